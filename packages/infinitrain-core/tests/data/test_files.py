@@ -24,11 +24,14 @@ def test_replaces_the_file_only_at_the_end(tmp_path: Path) -> None:
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "x.bin"
     path.write_bytes(b"old")
-    writing = atomic_write(path)
-    writing.__enter__().write(b"half")
-    interruption = KeyboardInterrupt()
+
+    def interrupted_write() -> None:
+        with atomic_write(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        writing.__exit__(KeyboardInterrupt, interruption, None)
+        interrupted_write()
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.bin"]
 
