@@ -1,0 +1,9 @@
+"""What the distribution says of itself agrees with what it contains."""
+
+from importlib import metadata
+
+from infinitrain.__about__ import __version__
+
+
+def test_metadata_and_version_file_agree():
+    assert metadata.version("infinitrain-core") == __version__
