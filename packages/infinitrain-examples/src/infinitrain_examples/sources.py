@@ -1,0 +1,123 @@
+"""The tokens that the flags ask for, as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infinitrain.data import (
+    BatchLoader,
+    ByteTokenizer,
+    DataError,
+    TokenDataset,
+    Tokenizer,
+    corpus,
+    read_tokens,
+    split_tokens,
+)
+from infinitrain_examples.config import Config
+from infinitrain_examples.errors import UsageError
+
+Tokens = npt.NDArray[Any]
+Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+# A token file does not name its vocabulary; its number size tells which of the two usual ones it is.
+_VOCABULARIES = {2: 50257, 4: 128256}
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Training and validation samples. `tokenizer` is None where only token numbers are known."""
+
+    train: TokenDataset
+    validation: TokenDataset | None
+    tokenizer: Tokenizer | None
+    vocab_size: int
+
+    def train_loader(self, config: Config, *, rank: int = 0, world_size: int = 1) -> BatchLoader:
+        """Return the endless, shuffled (x, y) batches, int64 of shape (batch_size, sequence_length).
+
+        Raises:
+            UsageError: the text has fewer samples than one batch.
+        """
+        try:
+            return BatchLoader(
+                self.train,
+                config.data.batch_size,
+                shuffle=True,
+                seed=config.optimisation.seed,
+                rank=rank,
+                world_size=world_size,
+            )
+        except DataError as error:
+            raise UsageError(str(error)) from error
+
+    def validation_batches(self, config: Config) -> Iterator[Batch]:
+        """Yield the same (x, y) batches on each call, at most `--val_batches` of them, none twice."""
+        if self.validation is None:
+            return
+        loader = BatchLoader(self.validation, min(config.data.batch_size, len(self.validation)))
+        yield from islice(loader, min(config.logging.val_batches, loader.batches_per_epoch))
+
+
+def load_data(config: Config) -> TrainingData:
+    """Open and check the texts that a resolved `config` names. Nothing is downloaded.
+
+    Raises:
+        UsageError: a file is missing or damaged, a text is too short, or a token is not in the vocabulary.
+    """
+    try:
+        train, validation, tokenizer, natural_size = _open(config)
+        vocab_size = config.model.vocab_size or natural_size
+        return TrainingData(
+            train=_dataset(config, train, vocab_size, "training text"),
+            validation=_dataset(config, validation, vocab_size, "validation text")
+            if config.logging.val_loss_every
+            else None,
+            tokenizer=tokenizer,
+            vocab_size=vocab_size,
+        )
+    except DataError as error:
+        raise UsageError(str(error)) from error
+
+
+def _open(config: Config) -> tuple[Tokens, Tokens, Tokenizer | None, int]:
+    """Return (training tokens, validation tokens, tokenizer, size of the vocabulary)."""
+    data = config.data
+    if not data.input_bin:
+        tokenizer = ByteTokenizer()
+        tokens = tokenizer.encode_bytes(_read_text(data.input_text) if data.input_text else corpus())
+        return *split_tokens(tokens, data.val_fraction), tokenizer, tokenizer.vocab_size
+    tokens = read_tokens(data.input_bin)
+    size = _VOCABULARIES[tokens.dtype.itemsize]
+    if not data.input_val_bin:
+        return *split_tokens(tokens, data.val_fraction), None, size
+    validation = read_tokens(data.input_val_bin)
+    if validation.dtype != tokens.dtype:
+        raise UsageError(
+            f"--input_bin has {tokens.dtype.name} tokens, --input_val_bin {validation.dtype.name} ones: "
+            "they come from different tokenizers; give two files from the same one"
+        )
+    return tokens, validation, None, size
+
+
+def _dataset(config: Config, tokens: Tokens, vocab_size: int, name: str) -> TokenDataset:
+    return TokenDataset(tokens, config.data.sequence_length, vocab_size=vocab_size, name=name)
+
+
+def _read_text(path: str) -> bytes:
+    # Checked first: reading a pipe or a terminal would wait.
+    if Path(path).exists() and not Path(path).is_file():
+        raise UsageError(f"--input_text '{path}' is a folder or a device, not a file")
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read --input_text '{path}': {getattr(error, 'strerror', None) or error}"
+        ) from error
