@@ -17,8 +17,10 @@ import platform
 import shutil
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nox
 
@@ -44,8 +46,9 @@ class Package:
         return ROOT / self.folder
 
     @property
-    def project(self) -> dict:
-        return nox.project.load_toml(self.path / "pyproject.toml")["project"]
+    def project(self) -> dict[str, Any]:
+        project: dict[str, Any] = nox.project.load_toml(self.path / "pyproject.toml")["project"]
+        return project
 
     @property
     def version(self) -> str:
@@ -123,14 +126,15 @@ def conformance(session: nox.Session) -> None:
     no_venv = args.no_venv or session.virtualenv.venv_backend == "none"
     if no_venv:
         if args.install:
-            session.error("--install needs the session's own environment: drop it, or drop --no_venv.")
+            session.error("--install needs the session's own environment: drop it, or drop --no_venv")
         command = shutil.which(command) or session.error(
             "--no_venv found no infinitrain-conformance on PATH: activate the environment that has it, "
-            "or `pip install` it beside the provider."
+            "or `pip install` it beside the provider"
         )
     else:
         names = ["core", "conformance", *(["fake"] if "fake" in backends else [])]
-        _install_wheels(session, *names, extra=args.install)
+        extra = [str(Path(item).resolve()) if Path(item).exists() else item for item in args.install]
+        _install_wheels(session, *names, extra=extra)
 
     failed = []
     for name in backends:
@@ -139,7 +143,7 @@ def conformance(session: nox.Session) -> None:
         except nox.command.CommandFailed:
             failed.append(name)  # the other backends still report
     if failed:
-        session.error(f"Not conformant: {', '.join(failed)}.")
+        session.error(f"Not conformant: {', '.join(failed)}")
 
 
 @nox.session
@@ -181,7 +185,7 @@ def build(session: nox.Session) -> None:
     expected = sorted(name for package in PACKAGES.values() for name in (package.sdist, package.wheel))
     built = sorted(path.name for path in dist.glob("*"))
     if built != expected:
-        session.error(f"dist/ holds {built}, but should hold {expected}.")
+        session.error(f"dist/ holds {built}, but should hold {expected}")
     session.run("twine", "check", "--strict", *(str(dist / name) for name in expected))
 
     for package in PACKAGES.values():
@@ -229,9 +233,9 @@ def parity(session: nox.Session) -> None:
     Compare with PyTorch and transformers: the tests in tests-parity/. The only session with torch.
     """
     if not any((ROOT / "tests-parity").glob("**/test_*.py")):
-        session.error("tests-parity/ holds no tests.")
+        session.error("tests-parity/ holds no tests")
     _install_editable(session, "parity")
-    _pytest(session, "tests-parity", *session.posargs)
+    _pytest(session, "tests-parity", "-m", "not gpu", *session.posargs)
 
 
 @nox.session(default=False)
@@ -241,10 +245,10 @@ def bench(session: nox.Session) -> None:
     """
     scripts = {path.stem.removeprefix("bench_"): path for path in sorted(ROOT.glob("benchmarks/bench_*.py"))}
     if not scripts:
-        session.error("benchmarks/ holds no bench_*.py.")
+        session.error("benchmarks/ holds no bench_*.py")
     name, *script_args = session.posargs or [""]
     if name and name not in scripts:
-        session.error(f"No benchmark {name!r}. There are: {', '.join(scripts)}.")
+        session.error(f"No benchmark {name!r}. There are: {', '.join(scripts)}")
     _install_editable(session)
     for path in [scripts[name]] if name else scripts.values():
         session.run("python", str(path.relative_to(ROOT)), *script_args)
@@ -278,16 +282,16 @@ def _install_editable(session: nox.Session, group: str = "test") -> None:
     """Install a dependency group and all packages, such that an edit of the sources needs no new install."""
     # One build backend for all, instead of an isolated environment for each: three times as fast.
     session.install("hatchling>=1.27", "editables", *_group(group))
-    editable = [arg for package in PACKAGES.values() for arg in ("-e", package.folder)]
+    editable = [arg for package in PACKAGES.values() for arg in ("-e", f"./{package.folder}")]
     session.install("--no-build-isolation", *editable)
 
 
-def _install_wheels(session: nox.Session, *names: str, extra: list[str] | tuple[str, ...] = ()) -> None:
+def _install_wheels(session: nox.Session, *names: str, extra: Sequence[str] = ()) -> None:
     """Build wheels of our packages and install them as a vendor would, with `extra` beside them."""
     session.install("hatchling>=1.27")
     out = Path(session.create_tmp()).resolve() / "wheels"
     shutil.rmtree(out, ignore_errors=True)
-    folders = [PACKAGES[name].folder for name in names]
+    folders = [f"./{PACKAGES[name].folder}" for name in names]  # without ./, `conformance` is a name on PyPI
     session.run(
         *("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"),
         *("--wheel-dir", str(out), *folders),
@@ -308,7 +312,7 @@ def _pytest(session: nox.Session, *args: str) -> None:
 def _check_contents(session: nox.Session, package: Package, dist: Path) -> None:
     """Check that wheel and sdist carry the type marker and a licence that is the project's."""
     if (package.path / "LICENSE").read_bytes() != (ROOT / "LICENSE").read_bytes():
-        session.error(f"{package.folder}/LICENSE differs from LICENSE: copy it anew.")
+        session.error(f"{package.folder}/LICENSE differs from LICENSE: copy it anew")
     with zipfile.ZipFile(dist / package.wheel) as wheel:
         stem = package.wheel.removesuffix("-py3-none-any.whl")
         missing = {f"{package.module}/py.typed", f"{stem}.dist-info/licenses/LICENSE"} - set(wheel.namelist())
@@ -323,7 +327,7 @@ def _check_contents(session: nox.Session, package: Package, dist: Path) -> None:
         )
         missing |= {f"{stem}/{name}" for name in files} - set(sdist.getnames())
     if missing:
-        session.error(f"infinitrain-{package.name} lacks {', '.join(sorted(missing))}.")
+        session.error(f"infinitrain-{package.name} lacks {', '.join(sorted(missing))}")
 
 
 def _import_from_empty_environment(session: nox.Session, package: Package, dist: Path) -> None:
