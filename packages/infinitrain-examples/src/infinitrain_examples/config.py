@@ -1,8 +1,8 @@
 """The flags of infinitrain-gpt2: one dataclass for each group, one field for each flag.
 
 The string below a field is its help text. `parse` fills a `Config` from the command line; what the flags mean
-together, and what is wrong with them, is the business of resolve.py. `None` stands for "not given, follows from
-other flags", and `resolve` replaces it.
+together, and what is wrong with them, is the business of resolve.py. `None` stands for "not given, follows
+from other flags", and `resolve` replaces it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infinitrain_examples.errors import UsageError
+from .errors import UsageError
 
 PROG = "infinitrain-gpt2"
 
@@ -24,7 +24,7 @@ class DataFlags:
     """Where the text comes from, and how it is cut into batches."""
 
     input_bin: str = ""
-    """Token file (llm.c format) to train on. Without it and --input_text: a text inside Python."""
+    """Token file (llm.c format) to train on. Without it and --input_text: a built-in text."""
     input_val_bin: str = ""
     """Token file for validation. Without it: the last part of the training text, see --val_fraction."""
     input_text: str = ""
@@ -150,7 +150,8 @@ class DebugFlags:
 
 @dataclass(frozen=True)
 class Config:
-    """All flags, by group. After `resolve`, no value is None except that of `model.vocab_size`."""
+    """All flags, by group. After `resolve` no value is None but perhaps `model.vocab_size`, which follows
+    from the data: `sources.TrainingData.complete` fills it in."""
 
     data: DataFlags = field(default_factory=DataFlags)
     model: ModelFlags = field(default_factory=ModelFlags)
@@ -179,7 +180,7 @@ def parse(argv: Sequence[str] | None = None) -> Config:
             return tyro.cli(
                 Config,
                 prog=PROG,
-                description="Train a GPT-2 style language model; by default a tiny one on a text inside Python.",
+                description="Train a GPT-2 style language model; by default a tiny one, on built-in text.",
                 args=argv,
                 use_underscores=True,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.UseAppendAction),

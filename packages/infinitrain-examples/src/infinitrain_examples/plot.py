@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from infinitrain.data import atomic_write
-from infinitrain_examples.errors import UsageError
+
+from .errors import UsageError
 
 _TRAIN, _VALIDATION = "#1f77b4", "#d95f02"
 
@@ -80,7 +81,8 @@ def plot_loss(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str], *, t
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False)
-    axes.set_title(title, loc="left", fontsize=10, parse_math=False)  # a folder name may hold a $
+    title = title.encode("utf-8", errors="replace").decode()  # a folder name may hold anything, a $ too
+    axes.set_title(title, loc="left", fontsize=10, parse_math=False)
     with atomic_write(path) as file:
         figure.savefig(file, format="png")
 

@@ -9,9 +9,9 @@ import math
 import re
 from dataclasses import replace
 
-from infinitrain_examples.config import Config, ModelFlags, OptimisationFlags
-from infinitrain_examples.errors import UsageError
-from infinitrain_examples.presets import PRESETS
+from .config import Config, ModelFlags, OptimisationFlags
+from .errors import UsageError
+from .presets import PRESETS
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
@@ -161,7 +161,7 @@ def _check_learning_rate(flags: OptimisationFlags, decay_iters: int) -> None:
     if flags.lr_warmup_iters >= decay_iters:
         raise UsageError(
             f"--lr_warmup_iters {flags.lr_warmup_iters} must be below --lr_decay_iters {decay_iters} (by "
-            f"default --num_iteration); use --lr_warmup_iters {decay_iters - 1} or less, or a larger --lr_decay_iters"
+            f"default --num_iteration); use {decay_iters - 1} or less, or a larger --lr_decay_iters"
         )
 
 

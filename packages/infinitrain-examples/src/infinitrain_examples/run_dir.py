@@ -23,18 +23,20 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 from infinitrain.data import atomic_write
-from infinitrain_examples._toml import to_toml
-from infinitrain_examples.config import Config
-from infinitrain_examples.console import ALONE, NOT_KNOWN, Console, Memory, Ranks, rate, step_line
-from infinitrain_examples.errors import UsageError
-from infinitrain_examples.plot import plot_loss, read_metrics
+
+from ._toml import to_toml
+from .config import Config
+from .console import ALONE, NOT_KNOWN, Console, Memory, Ranks, rate, step_line
+from .errors import UsageError
+from .plot import plot_loss, read_metrics
 
 
 class RunDir:
@@ -63,12 +65,15 @@ class RunDir:
         wanted = config.logging.run_dir
         candidates = iter([Path(wanted)]) if wanted else _default_paths(config.model.model)
         path, made = _make_folder(candidates)
+        config = replace(config, logging=replace(config.logging, run_dir=str(path)))
+        opened = ExitStack()
         try:
+            log = opened.enter_context((path / "log.txt").open("x", encoding="utf-8", errors="replace"))
+            metrics = opened.enter_context((path / "metrics.jsonl").open("x", encoding="utf-8"))
             with atomic_write(path / "config.toml") as file:
                 file.write(to_toml(config).encode("utf-8", errors="replace"))
-            log = (path / "log.txt").open("x", encoding="utf-8", errors="replace")
-            metrics = (path / "metrics.jsonl").open("x", encoding="utf-8")
         except OSError as error:
+            opened.close()
             for name in ("config.toml", "log.txt", "metrics.jsonl"):
                 with suppress(OSError):
                     (path / name).unlink()
@@ -193,7 +198,7 @@ def _default_paths(model: str) -> Iterator[Path]:
 
 
 def _make_folder(candidates: Iterator[Path]) -> tuple[Path, list[Path]]:
-    """Return the first candidate that is new (an only one may also be empty), and the folders that were made."""
+    """Return the first candidate that is new (an only one may be empty instead), and the folders made."""
     path = next(candidates)
     while True:
         made: list[Path] = []
@@ -234,5 +239,8 @@ def _cannot_write(path: Path, error: OSError | ValueError) -> str:
     return f"cannot write run folder '{path}': {reason}; give another one with --run_dir"
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _finite(value: float | None) -> float | None:
+    """Make any number, NumPy's too, one that JSON has."""
+    if value is None or isinstance(value, int):
+        return value
+    return float(value) if math.isfinite(value) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from infinitrain.data import (
     read_tokens,
     split_tokens,
 )
-from infinitrain_examples.config import Config
-from infinitrain_examples.errors import UsageError
+
+from .config import Config
+from .errors import UsageError
 
 Tokens = npt.NDArray[Any]
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -39,6 +40,10 @@ class TrainingData:
     validation: TokenDataset | None
     tokenizer: Tokenizer | None
     vocab_size: int
+
+    def complete(self, config: Config) -> Config:
+        """Return `config` with the size of the vocabulary filled in."""
+        return replace(config, model=replace(config.model, vocab_size=self.vocab_size))
 
     def train_loader(self, config: Config, *, rank: int = 0, world_size: int = 1) -> BatchLoader:
         """Return the endless, shuffled (x, y) batches, int64 of shape (batch_size, sequence_length).

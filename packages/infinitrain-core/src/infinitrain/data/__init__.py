@@ -3,12 +3,12 @@
 Only NumPy and the standard library are needed here: data can be prepared and checked without a device.
 """
 
-from infinitrain.data.batches import BatchLoader, TokenDataset, split_tokens
-from infinitrain.data.corpus import corpus
-from infinitrain.data.errors import DataError
-from infinitrain.data.files import atomic_write
-from infinitrain.data.tokenizer import ByteTokenizer, Tokenizer
-from infinitrain.data.tokens import TokenHeader, read_header, read_tokens, write_tokens
+from .batches import BatchLoader, TokenDataset, split_tokens
+from .corpus import corpus
+from .errors import DataError
+from .files import atomic_write
+from .tokenizer import ByteTokenizer, Tokenizer
+from .tokens import TokenHeader, read_header, read_tokens, write_tokens
 
 __all__ = [
     "BatchLoader",

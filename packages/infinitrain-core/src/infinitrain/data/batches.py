@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infinitrain.data.errors import DataError
+from .errors import DataError
 
 Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 _CHUNK = 1 << 22

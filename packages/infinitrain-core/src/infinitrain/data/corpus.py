@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from infinitrain.data.errors import DataError
+from .errors import DataError
 
 _TRAILING_SPACE = re.compile(r"[ \t]+$", flags=re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")

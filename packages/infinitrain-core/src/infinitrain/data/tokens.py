@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infinitrain.data.errors import DataError
-from infinitrain.data.files import atomic_write
+from .errors import DataError
+from .files import atomic_write
 
 HEADER_BYTES = 1024
 _VERSION = 1

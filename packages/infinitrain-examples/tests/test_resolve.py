@@ -1,0 +1,140 @@
+"""What follows from other flags is filled in; what cannot work is refused, with a way out that works."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from infinitrain_examples.config import parse
+from infinitrain_examples.errors import UsageError
+from infinitrain_examples.resolve import accumulation_steps, backend_options, resolve
+
+
+def test_fills_in_what_was_not_given() -> None:
+    config = resolve(parse(["--batch_size", "3", "--sequence_length", "50", "--num_iteration", "70"]))
+    assert config.optimisation.total_batch_size == 150
+    assert config.optimisation.lr_decay_iters == 70
+    assert (config.model.n_layer, config.model.n_head, config.model.n_embd) == (4, 4, 128)
+    assert accumulation_steps(config) == 1
+    assert resolve(config) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gpt2", (12, 12, 768)),
+        ("d12", (12, 12, 768)),
+        ("gpt2-medium", (24, 16, 1024)),
+        ("d36", (36, 20, 1280)),
+        ("gpt2-xl", (48, 25, 1600)),
+    ],
+)
+def test_presets(name: str, shape: tuple[int, int, int]) -> None:
+    model = resolve(parse(["--model", name, "--sequence_length", "1024"])).model
+    assert (model.n_layer, model.n_head, model.n_embd) == shape
+
+
+def test_overrides_of_the_preset() -> None:
+    model = resolve(parse(["--model", "d24", "--n_layer", "2", "--n_embd", "48"])).model
+    assert (model.n_layer, model.n_head, model.n_embd) == (2, 16, 48)
+
+
+def test_accumulation() -> None:
+    config = resolve(parse(["--batch_size", "2", "--sequence_length", "8", "--total_batch_size", "96"]))
+    assert accumulation_steps(config) == 6
+    assert accumulation_steps(config, world_size=3) == 2
+    assert resolve(parse(["--batch_size", "2"]), world_size=3).optimisation.total_batch_size == 384
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--batch_size 0", "--batch_size must be at least 1, got 0"),
+        ("--batch_size -4", "--batch_size must be at least 1, got -4"),
+        ("--sequence_length 0", "--sequence_length must be at least 1"),
+        ("--sequence_length 257", "longer than the 256 positions of --model tiny; use 256 or less"),
+        ("--model gpt2 --sequence_length 1025", "longer than the 1024 positions of --model gpt2"),
+        ("--total_batch_size 0", "--total_batch_size must be at least 1"),
+        ("--total_batch_size 1500", r"16 times --sequence_length 64 = 1024 tokens; use .* 1024 or 2048"),
+        ("--total_batch_size 256", r"use --total_batch_size 1024$"),
+        ("--num_iteration 0", "--num_iteration must be at least 1"),
+        ("--n_layer 0", "--n_layer must be at least 1"),
+        ("--n_head -1", "--n_head must be at least 1"),
+        ("--n_embd 0", "--n_embd must be at least 1"),
+        ("--vocab_size 0", "--vocab_size must be at least 1"),
+        (
+            "--n_embd 100 --n_head 3",
+            "--n_embd 100 cannot be shared out among --n_head 3 heads; use --n_embd 99 or 102",
+        ),
+        ("--n_embd 2", "use --n_embd 4$"),
+        ("--learning_rate 0", "--learning_rate must be above 0"),
+        ("--learning_rate nan", "--learning_rate must be above 0, got nan"),
+        ("--learning_rate inf", "--learning_rate must be above 0, got inf"),
+        ("--min_lr 0.1", r"--min_lr must lie between 0 and --learning_rate 0\.001, got 0\.1"),
+        ("--min_lr -1e-5", "--min_lr must lie"),
+        ("--lr_warmup_iters 200", r"must be below --lr_decay_iters 200.*use 199 or less"),
+        ("--lr_warmup_iters -1", "--lr_warmup_iters must be at least 0"),
+        ("--lr_decay_iters 0", "--lr_decay_iters must be at least 1"),
+        ("--weight_decay -0.1", "--weight_decay must be at least 0"),
+        ("--grad_clip nan", "--grad_clip must be at least 0, got nan"),
+        ("--momentum 1 --optimizer sgd", "--momentum must be at least 0 and below 1"),
+        ("--momentum 0.9", "--momentum has no effect on --optimizer adamw; use --optimizer sgd"),
+        ("--seed -1", "--seed must lie in"),
+        ("--dtype bfloat16", "--dtype bfloat16 is not available yet; use --dtype float32"),
+        ("--freq_generate_txt -1", "--freq_generate_txt must be at least 0"),
+        ("--text_length -1", "--text_length must be at least 0"),
+        ("--temperature -0.1", "--temperature must be at least 0"),
+        ("--temperature inf", "--temperature must be at least 0, got inf"),
+        ("--top_k -1", "--top_k must be at least 0"),
+        ("--prompt=", "--prompt is empty"),
+        ("--log_interval 0", "--log_interval must be at least 1"),
+        ("--val_loss_every -1", "--val_loss_every must be at least 0"),
+        ("--val_batches 0", "--val_batches must be at least 1"),
+        ("--val_fraction 1", "--val_fraction must lie between 0 and 1"),
+        ("--val_fraction nan", "--val_fraction must lie between 0 and 1"),
+        ("--input_bin a --input_text b", "exclude each other"),
+        ("--input_val_bin a", "--input_val_bin needs --input_bin"),
+        ("--backend_option novalue", "--backend_option must be KEY=VALUE, got 'novalue'"),
+        ("--backend_option =v", "--backend_option must be KEY=VALUE"),
+        ("--backend_option a=1 --backend_option a=2", "--backend_option a is given twice"),
+        ("--backend_module a/b.py", "--backend_module must be package.module"),
+        ("--backend_module a:b:c", "--backend_module must be package.module"),
+    ],
+)
+def test_what_is_refused(flags: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve(parse(flags.split()))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["--total_batch_size 1500", "--total_batch_size 256", "--n_embd 100 --n_head 3", "--sequence_length 999",
+     "--lr_warmup_iters 300"],
+)  # fmt: skip
+def test_the_advice_works(flags: str) -> None:
+    with pytest.raises(UsageError) as error:
+        resolve(parse(flags.split()))
+    advice = str(error.value).rsplit("; use ", 1)[1]
+    flag = flags.split()[0]
+    for number in re.findall(r"\d+", advice):
+        resolve(parse([*flags.split(), flag, number]))
+
+
+def test_backend_settings() -> None:
+    flags = [
+        "--backend_module",
+        "my_pkg.device:register",
+        "--backend_option",
+        "a=1",
+        "--backend_option",
+        "b=x=y",
+    ]
+    config = resolve(parse(flags))
+    assert backend_options(config) == {"a": "1", "b": "x=y"}
+    assert resolve(parse(["--backend_module", "plain"])).device.backend_module == "plain"
+
+
+def test_several_ranks_in_the_message() -> None:
+    with pytest.raises(UsageError, match="64 times 3 ranks = 3072 tokens; use --total_batch_size 3072"):
+        resolve(parse(["--total_batch_size", "1024"]), world_size=3)
