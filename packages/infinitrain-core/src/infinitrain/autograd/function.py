@@ -1,0 +1,204 @@
+"""Function: a differentiable op, and the graph node that remembers one call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from ..errors import AutogradError
+from ..tensor import Tensor
+from .grad_mode import state
+
+_sequence = count().__next__
+
+
+class Node:
+    """One recorded call, and the ``ctx`` of its Function. Forward may set any attribute on it for backward.
+
+    ``edges`` has one entry per argument of ``apply``: None where no gradient is wanted, else (node, result index), or
+    (leaf tensor, -1). ``seq`` grows with creation, so that descending order is a topological order.
+    """
+
+    fn: type[Function]
+    edges: tuple[tuple[Any, int] | None, ...] = ()
+    n_results = 1
+    released = False
+    hooks: list[tuple[int, Callable[..., Any]]] | None = None
+    _saved: tuple[Any, ...] = ()
+    _versions: tuple[int, ...] = ()
+    _unpack: Callable[..., Any] | None = None
+
+    def save(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for backward; call once, in forward. Results may be among them."""
+        self._saved = tensors
+
+    @property
+    def saved(self) -> tuple[Any, ...]:
+        """The saved tensors. Raises AutogradError when one was changed in place since [contract 4.10]."""
+        if self.released:
+            raise AutogradError(_FREED.format(self.fn.__name__))
+        unpack = self._unpack
+        if unpack is not None:
+            return tuple([None if t is None else unpack(t) for t in self._saved])
+        for tensor, version in zip(self._saved, self._versions, strict=True):
+            if tensor is not None and tensor._version is not None and tensor._version[0] != version:
+                raise AutogradError(
+                    f"{self.fn.__name__} saved {tensor.name or 'a tensor'} {list(tensor.shape)} for backward at version "
+                    f"{version}; {tensor._version[1]} has changed it since (version {tensor._version[0]}). "
+                    "Run backward before changing it, or change a copy [contract 4.10]"
+                )
+        return self._saved
+
+    def needs(self, index: int) -> bool:
+        """Tell whether argument ``index`` of ``apply`` wants a gradient."""
+        return self.edges[index] is not None
+
+    def into(self, index: int, op: Callable[..., Any], *args: Any) -> Tensor | None:
+        """Run a one-result gradient op for argument ``index``, straight into a leaf's destination where there is one.
+
+        Returns None without running when no gradient is wanted [contract 4.5].
+        """
+        edge = self.edges[index]
+        if edge is None:
+            return None
+        leaf, result = edge
+        if result >= 0 or leaf._hooks is not None:
+            return op(*args)
+        destination = leaf._grad
+        if destination is None:
+            destination = leaf._new_grad()
+        if leaf._stale:
+            op(*args, out=destination)
+            leaf._stale = False
+        elif op.op.accumulates:  # type: ignore[attr-defined]
+            op(*args, out=destination, accumulate=True)
+        else:
+            return op(*args)
+        return destination
+
+    def into_all(self, indices: tuple[int, ...], op: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+        """As ``into`` for an op with several results, result k being the gradient of argument ``indices[k]``."""
+        outs: list[Tensor | None] = []
+        flags: list[bool] = []
+        leaves = []
+        accumulates = op.op.accumulates_index  # type: ignore[attr-defined]
+        for k, index in enumerate(indices):
+            edge = self.edges[index]
+            if edge is None or edge[1] >= 0 or edge[0]._hooks is not None or k not in accumulates:
+                outs.append(None)
+                flags.append(False)
+                continue
+            leaf = edge[0]
+            outs.append(leaf._grad if leaf._grad is not None else leaf._new_grad())
+            flags.append(not leaf._stale)
+            leaves.append(leaf)
+        if not leaves:
+            return op(*args)  # type: ignore[no-any-return]
+        got = op(*args, out=tuple(outs), accumulate=tuple(flags))
+        for leaf in leaves:
+            leaf._stale = False
+        return got  # type: ignore[no-any-return]
+
+
+_FREED = (
+    "{}: the graph was freed by an earlier backward; give retain_graph=True there to walk it again, "
+    "or run the forward again"
+)
+
+
+class _NoGraph(Node):
+    """The ctx of calls that are not recorded: saving costs nothing and keeps nothing."""
+
+    def save(self, *tensors: Tensor | None) -> None:
+        pass
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        pass
+
+
+_NO_GRAPH = _NoGraph()
+
+
+class Function:
+    """A differentiable op: ``forward(ctx, *args)`` returns a tensor or a tuple, ``backward(ctx, *grads)`` one gradient
+    (or None) per argument of forward.
+
+    Tensors are passed flat, never inside lists. Forward calls ops of the table and saves what backward needs with
+    ``ctx.save``; both run without recording. Call it with ``apply``.
+
+    >>> import infinitrain as it
+    >>> class Double(it.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x + x
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * 2.0
+    >>> x = it.tensor([1.0, 3.0], requires_grad=True)
+    >>> Double.apply(x).sum().backward()
+    >>> x.grad.tolist()
+    [2.0, 2.0]
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        raise NotImplementedError("a Function defines forward(ctx, *args)")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("a Function defines backward(ctx, *grads)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run forward and, when grad mode is on and an argument requires grad, record it."""
+        if not state.enabled:
+            return cls.forward(_NO_GRAPH, *args)
+        edges: list[tuple[Any, int] | None] = []
+        recorded = False
+        for a in args:
+            if isinstance(a, Tensor) and a._requires_grad:
+                node = a._node
+                edges.append((a, -1) if node is None else (node, a._index))
+                recorded = True
+            else:
+                edges.append(None)
+        state.enabled = False
+        try:
+            if not recorded:
+                return cls.forward(_NO_GRAPH, *args)
+            ctx = Node()
+            ctx.edges = tuple(edges)
+            result = cls.forward(ctx, *args)
+        finally:
+            state.enabled = True
+        ctx.fn = cls
+        ctx.seq = _sequence()
+        results = result if result.__class__ is tuple else (result,)
+        _keep(ctx, results)
+        index = 0
+        for r in results:
+            if r.dtype.is_floating:
+                r._node = ctx
+                r._index = index
+                r._requires_grad = True
+            index += 1
+        ctx.n_results = index
+        return result
+
+
+def _keep(ctx: Node, results: tuple[Any, ...]) -> None:
+    """Note the versions of what was saved; a saved result is kept as an alias, or it would keep its own node alive."""
+    saved = ctx._saved
+    if not saved:
+        return
+    for r in results:
+        for i, t in enumerate(saved):
+            if t is r:
+                saved = (*saved[:i], r.view_as(r.spec), *saved[i + 1 :])
+    if state.saved_hooks:
+        pack, ctx._unpack = state.saved_hooks[-1]
+        ctx._saved = tuple([None if t is None else pack(t) for t in saved])
+        return
+    ctx._saved = saved
+    ctx._versions = tuple([0 if t is None or t._version is None else t._version[0] for t in saved])

@@ -1,0 +1,273 @@
+"""The dispatcher: from an op and its arguments to a kernel that fills a destination [contract 4].
+
+Per op, a *plan* is made once per combination of specs and attributes: arguments checked, results inferred, kernel
+resolved, device present. The generated function of an op looks its plan up and runs it, which is all that a step costs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from ..device import Device, type_name
+from ..errors import (
+    DeviceMismatchError,
+    DtypeError,
+    InfiniTrainError,
+    KernelError,
+    KernelNotFoundError,
+    NotSupportedError,
+    ShapeError,
+    UnsupportedShapeError,
+)
+from . import registration, runtime, styles
+from .kernels import LAYERS, Kernel, read_parameters
+from .optable import DTYPES, Op
+from .spec import TensorSpec
+from .storage import DeviceTensor
+
+Plan = tuple[Callable[..., Any], Callable[..., Any]]  # (run(*args), run_into(out, accumulate, *args))
+MAX_PLANS = 4096
+MAX_DIMS = 8
+
+def bind(row: Op) -> Callable[..., Any]:
+    """Return the function that runs ``row``, generated so that a call costs a dictionary lookup and the kernel."""
+    plans: dict[Any, Plan] = {}
+    keys, prelude = [], []
+    for p in row.params:
+        if p.kind == "tensor":
+            keys.append(f"{p.name}.spec")
+        elif p.kind == "optional":
+            keys.append(f"None if {p.name} is None else {p.name}.spec")
+        elif p.kind == "list":
+            prelude.append(f"    {p.name} = tuple({p.name})\n")
+            keys.append(f"tuple([t.spec for t in {p.name}])")
+        elif p.kind == "scalar":
+            keys.append(f"{p.name}.__class__")
+        else:
+            keys.append(p.name)
+    signature = ", ".join(p.name if p.required else f"{p.name}=_defaults[{i}]" for i, p in enumerate(row.params))
+    args = ", ".join(row.param_names)
+    into = (
+        "    if out is None:\n"
+        f"        return plan[0]({args})\n"
+        f"    return plan[1](out, accumulate, {args})\n"
+        if row.results
+        else f"    return plan[0]({args})\n"
+    )
+    source = (
+        f"def {row.name}({signature}{', *, out=None, accumulate=False' if row.results else ''}):\n"
+        + "".join(prelude)
+        + "    try:\n"
+        f"        plan = _plans[{', '.join(keys)},]\n"
+        "    except (KeyError, AttributeError, TypeError):\n"
+        f"        plan = _build(({args},), ({', '.join(row.param_names)},))\n"
+        + into
+    )
+    # A missing attribute means that an argument is no tensor; _build names it.
+    scope = {
+        "_plans": plans,
+        "_defaults": [p.default for p in row.params],
+        "_build": lambda args, _: _build(row, plans, args),
+    }
+    exec(compile(source, f"<op {row.name}>", "exec"), scope)  # the source above, names from the table only
+    call: Callable[..., Any] = scope[row.name]
+    call.__doc__ = row.infer.__doc__
+    call.__module__ = row.infer.__module__
+    call.op = row  # type: ignore[attr-defined]
+    row.call = call
+    _all_plans.append(plans)
+    return call
+
+
+_all_plans: list[dict[Any, Plan]] = []
+
+
+def clear_plans() -> None:
+    """Forget every plan: after a registration, in a forked child, and when an environment switch changed."""
+    for plans in _all_plans:
+        plans.clear()
+
+
+registration.on_change.append(clear_plans)
+runtime.on_fork.append(clear_plans)
+
+
+# Building a plan ----------------------------------------------------------------------------------------------------
+
+
+def _key(row: Op, args: tuple) -> tuple:
+    key: list[Any] = []
+    for p, a in zip(row.params, args, strict=True):
+        if p.kind in ("tensor", "optional"):
+            key.append(None if a is None else a.spec)
+        elif p.kind == "list":
+            key.append(tuple([t.spec for t in a]))
+        else:
+            key.append(a.__class__ if p.kind == "scalar" else a)
+    return tuple(key)
+
+
+def _build(row: Op, plans: dict[Any, Plan], args: tuple) -> Plan:
+    tensors = _check_arguments(row, args)
+    device = _common_device(row, tensors)
+    try:
+        results = tuple(TensorSpec.of(tuple(s), d, device) for s, d in row.infer(*args))
+    except (ShapeError, DtypeError, IndexError) as error:
+        described = ", ".join(_describe(p.name, a) for p, a in zip(row.params, args, strict=True))
+        raise type(error)(f"{row.name}({described}): {error}") from None
+    for spec in (*results, *(t.spec for t in tensors)):
+        if spec.ndim > MAX_DIMS:
+            raise UnsupportedShapeError(
+                f"{row.name}: {spec.ndim} dimensions; tensors have at most {MAX_DIMS} [contract 4.4]", op=row.name
+            )
+    impl = runtime.check_device(device)
+    record = registration.require_record(device.type)
+    kernel = find_kernel(row, device.type)
+    plan = _make(row, results, device, impl, record, kernel)
+    if len(plans) >= MAX_PLANS:
+        plans.clear()
+    try:
+        plans[_key(row, args)] = plan
+    except TypeError:  # an unhashable attribute, such as a list of axes: no caching, still right
+        pass
+    return plan
+
+
+def _describe(name: str, value: Any) -> str:
+    if isinstance(value, DeviceTensor):
+        return f"{name}: {value.dtype}{list(value.shape)}"
+    if isinstance(value, tuple) and value and isinstance(value[0], DeviceTensor):
+        return f"{name}: {len(value)} tensors"
+    return f"{name}={value!r}"
+
+
+def _check_arguments(row: Op, args: tuple) -> list[DeviceTensor]:
+    tensors: list[DeviceTensor] = []
+    first = True
+    for p, a in zip(row.params, args, strict=True):
+        if p.kind == "list":
+            found = list(a)
+        elif p.kind == "tensor" or (p.kind == "optional" and a is not None):
+            found = [a]
+        else:
+            if p.kind == "scalar" and not isinstance(a, int | float):
+                raise TypeError(f"{row.name}: {p.name} is a number, got {type(a).__name__} {a!r}")
+            continue
+        for t in found:
+            if not isinstance(t, DeviceTensor):
+                raise TypeError(f"{row.name}: {p.name} is a tensor, got {type(t).__name__} {t!r}")
+        if first and found:
+            first = False
+            if found[0].dtype not in DTYPES[row.dtypes]:
+                raise DtypeError(
+                    f"{row.name}: {p.name} has dtype {found[0].dtype}; the op takes {row.dtypes} dtypes [contract 4.1]"
+                )
+        tensors += found
+    return tensors
+
+
+def _common_device(row: Op, tensors: list[DeviceTensor]) -> Device:
+    if not tensors:
+        raise ShapeError(f"{row.name}: needs at least one tensor")
+    device = tensors[0].device
+    for t in tensors:
+        if t.device is not device:
+            raise DeviceMismatchError(
+                f"{row.name}: tensors on {device} and on {t.device}; move one with .to() [contract 3.5]",
+                op=row.name,
+                devices=(device, t.device),
+            )
+    return device
+
+
+def layer_cap() -> int:
+    """Return the index of the highest layer allowed by INFINITRAIN_KERNELS [contract 4.3]."""
+    text = os.environ.get("INFINITRAIN_KERNELS", LAYERS[0])
+    if text not in LAYERS:
+        raise InfiniTrainError(f"INFINITRAIN_KERNELS={text!r}: one of {', '.join(LAYERS)} [contract 4.3]")
+    return LAYERS.index(text)
+
+
+def find_kernel(row: Op, type: Any) -> Kernel:
+    """Return the kernel of the highest layer present. Raises KernelNotFoundError [contract 4.3, 4.6]."""
+    record = registration.require_record(type)
+    layers = record.kernels.get(row.name, {})
+    for layer in LAYERS[layer_cap() :]:
+        if layer in layers:
+            return layers[layer]
+        if layer == "composite" and row.name in COMPOSITES:
+            return COMPOSITES[row.name]
+    if row.profile == "base" and layers:  # the cap never hides what registration demands
+        return next(iter(layers.values()))
+    near = get_close_matches(row.name, record.kernels, 3)
+    hint = f"; it has {', '.join(near)}" if near else ""
+    raise KernelNotFoundError(
+        f"backend {type_name(type)!r} has no kernel {row.name} (profile {row.profile}){hint}. Register it with "
+        f"register_kernel, or all of them with register_array_kernels; without it {row.profile} models cannot run "
+        "[contract 4.6]",
+        op=row.name,
+        provider=type_name(type),
+        profile=row.profile,
+    )
+
+
+COMPOSITES: dict[str, Kernel] = {}
+
+
+def composite(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Register the composite layer of the fused op of the same name: dispatcher calls only [contract 4.3]."""
+    name = fn.__name__
+    COMPOSITES[name] = Kernel(name, "composite", fn)
+    return fn
+
+
+def _make(row: Op, results: tuple[TensorSpec, ...], device: Device, impl: Any, record: Any, kernel: Kernel) -> Plan:
+    fn, style, can_accumulate = _callable(row, kernel, record, results, impl)
+    blocking = os.environ.get("INFINITRAIN_LAUNCH_BLOCKING") == "1"
+    bare = impl.host_visible and not impl.has_streams and impl.kernel_window is None and impl.device_count() == 1
+    if blocking or not bare:
+        fn = styles.guard(row, fn, kernel, device, impl, blocking)
+    if not row.results:
+        return styles.writing(row, fn), styles.no_out(row)
+    if all(spec.numel == 0 for spec in results):
+        return styles.empties(results), styles.into_empty(row, results)
+    run = styles.destination(fn, results, impl) if style == "destination" else styles.value(row, fn, results)
+    return run, styles.into(row, fn, style, can_accumulate, results, run)
+
+
+def _callable(
+    row: Op, kernel: Kernel, record: Any, results: tuple[TensorSpec, ...], impl: Any
+) -> tuple[Callable[..., Any], str, bool]:
+    """Return (function, style, can accumulate), adapted to the provider's contract version [contract 9.2]."""
+    if kernel.layer == "array":
+        return kernel.adapt(row, results, impl), "value", False
+    fn = kernel.resolve()
+    names = kernel.params if kernel.params is not None else read_parameters(fn)
+    if names is None:
+        raise KernelError(f"kernel {row.name}: signature of {fn!r} cannot be read; give params= [contract 2.3]")
+    if isinstance(kernel.fn, str):
+        problem = registration.signature_problem(row, Kernel(row.name, kernel.layer, fn), record.contract)
+        if problem:
+            raise KernelError(problem)
+    later = [p for p in row.params if p.since > record.contract]
+    if later:
+        fn = _without_later(row, fn, later, record)
+    return fn, "destination" if "out" in names else "value", "accumulate" in names
+
+
+def _without_later(row: Op, fn: Callable[..., Any], later: list[Any], record: Any) -> Callable[..., Any]:
+    keep = len(row.params) - len(later)
+
+    def older(*args: Any, **kwargs: Any) -> Any:
+        for p, value in zip(later, args[keep:], strict=True):
+            if value != p.default:
+                raise NotSupportedError(
+                    f"{row.name}: {p.name}={value!r} needs contract {p.since}, backend {record.name!r} was written "
+                    f"for {record.contract} [contract 9.2]"
+                )
+        return fn(*args[:keep], **kwargs)
+
+    return older

@@ -1,0 +1,221 @@
+"""The op table: every op declared once, by the function that infers its results [contract 4.1].
+
+    @op(profile="training", gradient="LinearBackwardInput", autocast="lower")
+    def LinearForward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Results:
+        "y = x weightᵀ + bias. x (..., in), weight (out, in), bias (out,)."
+        return [((*x.shape[:-1], weight.shape[0]), x.dtype)]
+
+The signature is the parameter list (annotations say the kind), the docstring the op's documentation, the body decides
+shapes and result dtypes: pure, without a device, and the only place that does. The decorated name becomes a function that
+dispatches to a kernel; the row itself is ``OPS[name]``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..dtype import ALL, FLOATING, INTEGER, DType
+from ..errors import DtypeError, ShapeError
+
+Results = Sequence[tuple[tuple[int, ...], DType]]
+
+PROFILES: Final = ("base", "training", "moe", "parallel", "fused", "extra")
+DTYPES: Final = {"all": ALL, "floating": FLOATING, "integer": INTEGER, "numeric": INTEGER + FLOATING}
+# Annotation of an infer function -> kind of parameter. A scalar is a run-time number that never decides a shape (its
+# type may decide the dtype); everything else that is no tensor is an attribute, part of the cache key.
+_KINDS: Final = {
+    "Tensor": "tensor",
+    "Tensor | None": "optional",
+    "Tensors": "list",
+    "Scalar": "scalar",
+}
+_REQUIRED: Final = inspect.Parameter.empty
+
+
+class Tensor:
+    """Annotation: a tensor argument."""
+
+
+class Tensors:
+    """Annotation: a tuple of tensors."""
+
+
+class Scalar:
+    """Annotation: a number that may change at every call."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of an op: ``kind`` is tensor, optional, list, scalar or attribute."""
+
+    name: str
+    kind: str
+    annotation: str
+    default: Any = _REQUIRED
+    since: tuple[int, int] = (1, 0)
+
+    @property
+    def required(self) -> bool:
+        return self.default is _REQUIRED
+
+
+class Op:
+    """A row of the op table. ``call`` runs the op: arguments as declared, with ``out=`` and ``accumulate=``."""
+
+    def __init__(
+        self,
+        infer: Callable[..., Results],
+        *,
+        profile: str,
+        results: tuple[str, ...],
+        writes: tuple[str, ...],
+        accumulates: tuple[str, ...],
+        dtypes: str,
+        gradient: tuple[str, ...],
+        autocast: str,
+        host_sync: bool,
+        view: bool,
+        since: tuple[int, int],
+        param_since: dict[str, tuple[int, int]],
+    ) -> None:
+        self.name = infer.__name__
+        self.doc = inspect.cleandoc(infer.__doc__ or "").split("\n")[0]
+        self.infer = infer
+        self.profile, self.results, self.writes, self.accumulates = profile, results, writes, accumulates
+        self.dtypes, self.gradient, self.autocast, self.host_sync = dtypes, gradient, autocast, host_sync
+        self.view, self.since = view, since
+        self.params = tuple(
+            Param(
+                p.name,
+                _KINDS.get(str(p.annotation), "attribute"),
+                str(p.annotation),
+                p.default,
+                param_since.get(p.name, (1, 0)),
+            )
+            for p in inspect.signature(infer).parameters.values()
+        )
+        self.accumulates_index = frozenset(results.index(name) for name in accumulates)
+        self.write_index = tuple(self.param_names.index(name) for name in writes)
+        self.call: Callable[..., Any] = infer  # replaced by the dispatching function, see dispatch.bind
+
+    @property
+    def param_names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.params)
+
+    def params_at(self, minor: tuple[int, int]) -> tuple[Param, ...]:
+        """Return the parameters that a provider written for contract ``minor`` knows [contract 9.2]."""
+        return tuple(p for p in self.params if p.since <= minor)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}({', '.join(self.param_names)})>"
+
+
+class OpTable(dict[str, Op]):
+    """All ops by name."""
+
+    def add(self, row: Op) -> Op:
+        if row.name in self:
+            raise ValueError(f"op {row.name} is declared twice [contract 4.1]")
+        if row.profile not in PROFILES:
+            raise ValueError(f"op {row.name}: unknown profile {row.profile!r}; one of {PROFILES} [contract 4.2]")
+        if not row.doc:
+            raise ValueError(f"op {row.name} has no documentation [contract 4.1]")
+        self[row.name] = row
+        return row
+
+
+OPS: Final = OpTable()
+BASE_OPS: Final = ("Cast", "Fill", "NoOpForward", "NoOpBackward")
+
+
+def op(
+    *,
+    profile: str,
+    results: str = "y",
+    writes: str = "",
+    accumulates: str = "",
+    dtypes: str = "floating",
+    gradient: str = "",
+    autocast: str = "keep",
+    host_sync: bool = False,
+    view: bool = False,
+    since: tuple[int, int] = (1, 0),
+    param_since: dict[str, tuple[int, int]] | None = None,
+) -> Callable[[Callable[..., Results]], Any]:
+    """Declare an op; see the module's text. Name lists are space-separated.
+
+    ``results`` names the results ("" for none), ``writes`` the parameters changed in place, ``accumulates`` the results
+    that may be added to a destination, ``autocast`` is one of lower, float32, widest, keep [contract 5.1].
+    """
+
+    def declare(infer: Callable[..., Results]) -> Any:
+        row = Op(
+            infer,
+            profile=profile,
+            results=tuple(results.split()),
+            writes=tuple(writes.split()),
+            accumulates=tuple(accumulates.split()),
+            dtypes=dtypes,
+            gradient=tuple(gradient.split()),
+            autocast=autocast,
+            host_sync=host_sync,
+            view=view,
+            since=since,
+            param_since=param_since or {},
+        )
+        from .dispatch import bind
+
+        return bind(OPS.add(row))
+
+    return declare
+
+
+# Helpers for infer functions: each raises an error that names the arguments and their values.
+
+
+def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that ``a`` and ``b`` broadcast to (NumPy's rule). Raises ShapeError."""
+    if a == b:
+        return a
+    rank = max(len(a), len(b))
+    left = (1,) * (rank - len(a)) + a
+    right = (1,) * (rank - len(b)) + b
+    shape = []
+    for m, n in zip(left, right, strict=True):
+        if m != n and m != 1 and n != 1:
+            raise ShapeError(f"shapes {a} and {b} do not broadcast: {m} against {n}")
+        shape.append(n if m == 1 else m)
+    return tuple(shape)
+
+
+def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
+    """Return ``axis`` counted from the front. Raises ShapeError when it is out of range."""
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"{what} {axis} is out of range for a tensor with {ndim} dimensions")
+    return axis % ndim
+
+
+def axes_of(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Return ``axes`` (one, several, or None for all) counted from the front, sorted. Raises ShapeError."""
+    if axes is None:
+        return tuple(range(ndim))
+    wanted = (axes,) if isinstance(axes, int) else tuple(axes)
+    found = tuple(sorted(axis_of(a, ndim) for a in wanted))
+    if len(set(found)) != len(found):
+        raise ShapeError(f"axes {wanted} name one axis twice")
+    return found
+
+
+def require_shape(name: str, got: tuple[int, ...], want: tuple[int, ...]) -> None:
+    """Raise ShapeError unless argument ``name`` has the wanted shape."""
+    if got != want:
+        raise ShapeError(f"{name} has shape {got}, expected {want}")
+
+
+def require_dtype(name: str, got: DType, want: DType) -> None:
+    """Raise DtypeError unless argument ``name`` has the wanted dtype."""
+    if got is not want:
+        raise DtypeError(f"{name} has dtype {got}, expected {want}")

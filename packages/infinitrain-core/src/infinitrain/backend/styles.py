@@ -1,0 +1,246 @@
+"""How a kernel is run: guarded or bare, destination or value style, into given destinations or new ones [contract 4.4]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..device import Device
+from ..dtype import float32
+from ..errors import KernelError
+from . import runtime, storage
+from .kernels import Kernel
+from .optable import OPS, Op
+from .spec import TensorSpec
+from .storage import DeviceTensor
+
+
+def guard(row: Op, fn: Callable[..., Any], kernel: Kernel, device: Device, impl: Any, blocking: bool) -> Callable[..., Any]:
+    """Wrap a kernel for a device that needs more than a call: current device, window, stream use, blocking."""
+    window = impl.kernel_window if kernel.layer != "composite" else None
+    streams = impl.has_streams
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        runtime.set_current_device(device)
+        if streams:
+            stream = impl.current_stream(device)
+            for t in _tensors_of(args, kwargs):
+                impl.record_use(t.buffer, stream)
+        if window is None:
+            result = fn(*args, **kwargs)
+        else:
+            reads, writes = _reads_and_writes(row, args, kwargs)
+            with window(row.name, reads, writes):
+                result = fn(*args, **kwargs)
+        if blocking:
+            impl.synchronize(device)
+        return result
+
+    return guarded
+
+
+def _tensors_of(args: tuple, kwargs: dict[str, Any]) -> list[DeviceTensor]:
+    found: list[DeviceTensor] = []
+    for a in (*args, kwargs.get("out")):
+        if isinstance(a, DeviceTensor):
+            found.append(a)
+        elif isinstance(a, tuple):
+            found += [t for t in a if isinstance(t, DeviceTensor)]
+    return found
+
+
+def _reads_and_writes(row: Op, args: tuple, kwargs: dict[str, Any]) -> tuple[list[DeviceTensor], list[DeviceTensor]]:
+    written = set(row.write_index)
+    reads = _tensors_of(tuple(a for i, a in enumerate(args) if i not in written), {})
+    writes = _tensors_of(tuple(args[i] for i in row.write_index), kwargs)
+    return reads, writes
+
+
+# Running a plan -----------------------------------------------------------------------------------------------------
+
+
+def pack(results: Any) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _allocator(spec: TensorSpec, impl: Any) -> Callable[[], Any]:
+    if not (impl.host_visible and impl.has_arrays):
+        return lambda: storage.empty_like_spec(spec)
+    cls, new, empty, shape, dtype = storage.tensor_class, object.__new__, impl.empty_array, spec.shape, spec.dtype
+
+    def allocate() -> Any:
+        tensor = new(cls)
+        tensor.spec = spec
+        tensor.array = empty(shape, dtype)
+        return tensor
+
+    return allocate
+
+
+def destination(fn: Callable[..., Any], results: tuple[TensorSpec, ...], impl: Any) -> Callable[..., Any]:
+    allocators = [_allocator(spec, impl) for spec in results]
+    if len(results) == 1:
+        allocate = allocators[0]
+
+        def run_one(*args: Any) -> Any:
+            out = allocate()
+            fn(*args, out=out)
+            return out
+
+        return run_one
+
+    def run(*args: Any) -> Any:
+        out = tuple([allocate() for allocate in allocators])
+        fn(*args, out=out)
+        return out
+
+    return run
+
+
+def value(row: Op, fn: Callable[..., Any], results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        got = fn(*args)
+        _check_values(row, got if len(results) > 1 else (got,), results, args)
+        return got
+
+    return run
+
+
+def _check_values(row: Op, got: Any, results: tuple[TensorSpec, ...], args: tuple) -> None:
+    """Check what a value-style kernel returned: number, specs, no aliasing of inputs [contract 4.4]."""
+    if not isinstance(got, tuple) or len(got) != len(results):
+        raise KernelError(f"kernel {row.name} returned {got!r}, expected {len(results)} tensors [contract 4.4]")
+    for name, tensor, spec in zip(row.results, got, results, strict=True):
+        if not isinstance(tensor, DeviceTensor) or tensor.spec is not spec:
+            same = isinstance(tensor, DeviceTensor) and (
+                (tensor.shape, tensor.dtype, tensor.device) == (spec.shape, spec.dtype, spec.device)
+            )
+            if not same:
+                what = tensor.spec if isinstance(tensor, DeviceTensor) else repr(tensor)
+                raise KernelError(f"kernel {row.name}: result {name} is {what}, inferred {spec} [contract 4.4]")
+        if not row.view and any(tensor is a for a in args):
+            raise KernelError(f"kernel {row.name}: result {name} is one of its arguments [contract 4.4]")
+
+
+def empties(results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
+    """Return the function that makes results without elements: core calls no kernel for them."""
+    return lambda *args: pack([storage.empty_like_spec(s) for s in results])
+
+
+def writing(row: Op, fn: Callable[..., Any]) -> Callable[..., Any]:
+    index = row.write_index
+
+    def run(*args: Any) -> None:
+        written = [t for i in index for t in (args[i] if isinstance(args[i], tuple) else (args[i],))]
+        if any(t.spec.numel for t in written):
+            fn(*args)
+            for t in written:
+                t.bump_version(row.name)
+
+    return run
+
+
+def no_out(row: Op) -> Callable[..., Any]:
+    def refuse(*args: Any) -> Any:
+        raise TypeError(f"{row.name} writes {', '.join(row.writes)} in place and takes no out [contract 4.4]")
+
+    return refuse
+
+
+def into_empty(row: Op, results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
+    def run(out: Any, accumulate: Any, *args: Any) -> Any:
+        _check_out(row, out if isinstance(out, tuple) else (out,), results, args)
+        return out
+
+    return run
+
+
+def into(
+    row: Op,
+    fn: Callable[..., Any],
+    style: str,
+    can_accumulate: bool,
+    results: tuple[TensorSpec, ...],
+    run: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Return the function that fills given destinations.
+
+    ``out`` is a tensor, or a tuple that may hold None for results to be allocated; ``accumulate`` is a bool, or a tuple
+    of one bool per result.
+    """
+    count, marked = len(results), row.accumulates_index
+
+    def general(out: Any, accumulate: Any, *args: Any) -> Any:
+        outs = out if isinstance(out, tuple) else (out,)
+        flags = accumulate if isinstance(accumulate, tuple) else tuple([bool(accumulate) and i in marked for i in range(count)])
+        _check_out(row, outs, results, args)
+        if accumulate is True and not marked or any(f and i not in marked for i, f in enumerate(flags)):
+            raise KernelError(f"{row.name} has no result that accumulates there [contract 4.4]")
+        if style == "destination" and (not any(flags) or (can_accumulate and all(flags[i] for i in marked))):
+            filled = tuple([storage.empty_like_spec(s) if o is None else o for o, s in zip(outs, results, strict=True)])
+            target = filled if count > 1 else filled[0]
+            if any(flags):
+                fn(*args, out=target, accumulate=True)
+            else:
+                fn(*args, out=target)
+        else:  # value style, or a mix of adding and overwriting that one call cannot express
+            filled = _fill_from_values(run(*args), outs, flags)
+        for o in outs:
+            if o is not None:
+                o.bump_version(row.name)
+        return pack(filled)
+
+    if count > 1 or style != "destination":
+        return general
+    spec, name = results[0], row.name
+
+    def one(out: Any, accumulate: Any, *args: Any) -> Any:
+        if out.spec is not spec or (accumulate and not can_accumulate):
+            return general(out, accumulate, *args)
+        if accumulate:
+            fn(*args, out=out, accumulate=True)
+        else:
+            fn(*args, out=out)
+        version = out._version
+        if version is None:
+            out._version = [1, name]
+        else:
+            version[0] += 1
+            version[1] = name
+        return out
+
+    return one
+
+
+def _fill_from_values(got: Any, outs: tuple, flags: tuple[bool, ...]) -> tuple:
+    values = got if isinstance(got, tuple) else (got,)
+    filled = []
+    for value, out, add in zip(values, outs, flags, strict=True):
+        if out is None:
+            filled.append(value)
+            continue
+        if add:
+            OPS["AccumulateGrad"].call(value, 1.0, out)
+        elif value.spec.dtype is out.spec.dtype:
+            storage.copy_between(out, value)
+        else:
+            storage.copy_between(out, OPS["Cast"].call(value, out.dtype))
+        filled.append(out)
+    return tuple(filled)
+
+
+def _check_out(row: Op, outs: tuple, results: tuple[TensorSpec, ...], args: tuple) -> None:
+    if len(outs) != len(results):
+        raise TypeError(f"{row.name}: out has {len(outs)} tensors, the op {len(results)} results [contract 4.4]")
+    for i, (out, spec) in enumerate(zip(outs, results, strict=True)):
+        if out is None or out.spec is spec:
+            pass
+        elif (
+            out.shape != spec.shape
+            or out.device is not spec.device
+            or (out.dtype is not spec.dtype and not (i in row.accumulates_index and out.dtype is float32))
+        ):
+            raise KernelError(
+                f"{row.name}: out {row.results[i]} is {out.spec}, inferred {spec} [contract 4.4]", op=row.name
+            )
+        if out is not None and any(out is a for a in args):
+            raise KernelError(f"{row.name}: out {row.results[i]} is one of the arguments [contract 4.4]")

@@ -1,0 +1,131 @@
+"""The CPU's runtime: host memory by NumPy, with glibc's allocator told to keep what it was given back."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..backend.runtime import DeviceGuardImpl, LaunchInfo
+from ..device import CPU, Device, DeviceType
+from ..dtype import DType
+from ..errors import OutOfMemoryError
+
+ALIGNMENT = 64
+# mallopt(3) parameters. Large temporaries otherwise go to mmap and come back as fresh pages every time, which costs
+# more than the arithmetic (benchmarks/memory.py measures it).
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+
+
+class HostBuffer:
+    """Host memory: bytes of a NumPy array from a 64-byte boundary on."""
+
+    __slots__ = ("_owner", "device", "nbytes", "ptr")
+
+    def __init__(self, owner: np.ndarray, ptr: int, nbytes: int) -> None:
+        self._owner, self.ptr, self.nbytes = owner, ptr, nbytes
+        self.device = CPU
+
+    def bytes_at(self, offset: int, nbytes: int) -> np.ndarray:
+        """Return a uint8 view of part of the buffer."""
+        start = self.ptr + offset - _address(self._owner)
+        flat = self._owner.reshape(-1).view(np.uint8)
+        return flat[start : start + nbytes]
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class CpuRuntime(DeviceGuardImpl):
+    """One device, no streams, arrays are NumPy's."""
+
+    host_visible = True
+    type = DeviceType.CPU  # type: ignore[assignment]
+
+    def initialize(self, launch: LaunchInfo) -> None:
+        """Let malloc reuse freed memory of any size. INFINITRAIN_MALLOPT=0 leaves the process's allocator as it is."""
+        if os.environ.get("INFINITRAIN_MALLOPT", "1") != "0" and sys.platform == "linux":
+            mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+            if mallopt is not None:  # glibc; musl has none
+                mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+                mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+                mallopt(_M_TOP_PAD, 64 << 20)
+
+    def device_count(self) -> int:
+        return 1
+
+    def get_device(self) -> Device:
+        return CPU
+
+    def set_device(self, device: Device) -> None:
+        pass
+
+    def describe(self, device: Device) -> str:
+        return f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical cores, NumPy {np.__version__}"
+
+    def malloc(self, nbytes: int, stream: Any = None) -> HostBuffer:
+        try:
+            owner = np.empty(nbytes + ALIGNMENT, np.uint8)
+        except MemoryError:
+            raise OutOfMemoryError(CPU, nbytes) from None
+        address = _address(owner)
+        return HostBuffer(owner, address + -address % ALIGNMENT, nbytes)
+
+    def memcpy(
+        self, dst: Any, dst_offset: int, src: Any, src_offset: int, nbytes: int, kind: str, stream: Any = None
+    ) -> None:
+        np.copyto(_bytes(dst, dst_offset, nbytes), _bytes(src, src_offset, nbytes))
+
+    def native_array(self, buffer: Any, byte_offset: int, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+        owner = buffer._owner
+        start = buffer.ptr + byte_offset - _address(owner)
+        return np.ndarray(shape, dtype.numpy, owner.reshape(-1).view(np.uint8), start)
+
+    def adopt(self, array: np.ndarray) -> tuple[HostBuffer, int]:
+        # The buffer starts at the 64-byte boundary at or below the array; bytes before the array are not its own.
+        address = _address(array)
+        offset = address % ALIGNMENT
+        return HostBuffer(array, address - offset, array.nbytes + offset), offset
+
+    def empty_array(self, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+        try:
+            return np.empty(shape, dtype.numpy)
+        except MemoryError:
+            raise OutOfMemoryError(CPU, int(np.prod(shape)) * dtype.itemsize) from None
+
+    def memory_stats(self, device: Device) -> dict[str, int | None]:
+        """Resident memory of the process: now, and its peak since ``reset_peak`` where the system tells."""
+        status = _proc_status()
+        used, peak = status.get("VmRSS"), status.get("VmHWM")
+        if peak is None:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"used": used, "reserved": used, "peak_used": peak, "peak_reserved": peak}
+
+    def reset_peak(self, device: Device) -> None:
+        try:
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")
+        except OSError:
+            pass  # then the peak is that of the whole run
+
+
+def _proc_status() -> dict[str, int]:
+    try:
+        with open("/proc/self/status") as file:
+            rows = [line.split() for line in file if line.startswith(("VmRSS", "VmHWM"))]
+    except OSError:
+        return {}
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
+
+
+def _bytes(side: Any, offset: int, nbytes: int) -> np.ndarray:
+    if isinstance(side, HostBuffer):
+        return side.bytes_at(offset, nbytes)
+    return np.frombuffer(side, np.uint8)[offset : offset + nbytes]

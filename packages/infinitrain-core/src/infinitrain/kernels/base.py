@@ -1,0 +1,36 @@
+"""Array kernels of the base profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtype import DType
+from .registry import array_kernel
+
+
+@array_kernel(exact=True)
+def Cast(xp: Any, x: Any, dtype: DType) -> Any:
+    native = xp.native(dtype)
+    if dtype.kind == "b":
+        return x != 0
+    return xp.astype(x, native)
+
+
+@array_kernel()
+def Fill(xp: Any, x: Any, value: Any) -> None:
+    x[...] = value
+
+
+@array_kernel(exact=True)
+def Copy(xp: Any, dst: Any, src: Any) -> None:
+    dst[...] = src
+
+
+@array_kernel()
+def AccumulateGrad(xp: Any, grad: Any, rate: Any, tensor: Any) -> None:
+    wide = xp.float64 if "float64" in (str(grad.dtype), str(tensor.dtype)) else xp.float32
+    if grad.dtype == tensor.dtype and xp.isdtype(tensor.dtype, "integral"):
+        tensor[...] = tensor + grad * rate
+        return
+    total = xp.astype(tensor, wide) + xp.astype(grad, wide) * rate
+    tensor[...] = xp.astype(total, tensor.dtype)

@@ -1,0 +1,86 @@
+"""The array library that kernels are written against: the Python array API standard plus a few extras [contract 4.8]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..dtype import DType, bfloat16
+
+
+class Namespace:
+    """An array library ``xp`` with what the standard lacks.
+
+    Attributes are the library's own; an extra (``EXTRAS``) that it does not have comes from a slow default here, or from
+    ``extras``, a mapping of name to function that a provider gives for speed.
+    """
+
+    def __init__(self, library: Any, extras: dict[str, Callable[..., Any]] | None = None) -> None:
+        self.library = library
+        self._dtypes: dict[DType, Any] = {}
+        for name, default in EXTRAS.items():
+            found = (extras or {}).get(name) or getattr(library, name, None)
+            setattr(self, name, found if found is not None else _bind(default, self))
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.library, name)
+        setattr(self, name, value)  # next time an ordinary attribute
+        return value
+
+    def native(self, dtype: DType) -> Any:
+        """Return the library's dtype object. Raises AttributeError when it has none."""
+        found = self._dtypes.get(dtype)
+        if found is None:
+            name = "bool" if dtype.name == "bool" else dtype.name
+            if dtype is bfloat16 and not hasattr(self.library, "bfloat16"):
+                found = dtype.numpy  # ml_dtypes extends NumPy and CuPy
+            else:
+                found = getattr(self.library, name)
+            self._dtypes[dtype] = found
+        return found
+
+    def missing(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those of ``names`` that the library does not have."""
+        return tuple(n for n in names if not hasattr(self.library, n) and n not in EXTRAS)
+
+
+def _bind(default: Callable[..., Any], xp: Namespace) -> Callable[..., Any]:
+    return lambda *args, **kwargs: default(xp, *args, **kwargs)
+
+
+def _erf(xp: Any, x: Any) -> Any:
+    """erf by its Maclaurin series below 3 and the continued fraction of erfc above; 1e-7 or better."""
+    a = xp.abs(x)
+    small = xp.where(a < 3.0, a, xp.zeros_like(a))
+    term, total = small, small
+    for n in range(1, 40):
+        term = -term * small * small / n
+        total = total + term / (2 * n + 1)
+    series = 2.0 / math.sqrt(math.pi) * total
+    large = xp.where(a >= 3.0, a, xp.ones_like(a) * 3.0)
+    tail = xp.zeros_like(a)
+    for n in range(30, 0, -1):
+        tail = (n / 2.0) / (large + tail)
+    erfc = xp.exp(-large * large) / (math.sqrt(math.pi) * (large + tail))
+    return xp.sign(x) * xp.where(a < 3.0, series, 1.0 - erfc)
+
+
+def _scatter_add_rows(xp: Any, rows: int, index: Any, values: Any) -> Any:
+    """Return zeros (rows, D) with ``values`` (N, D) added at ``index`` (N,): rows sorted, then summed run by run."""
+    out = xp.zeros((rows, values.shape[1]), dtype=values.dtype)
+    order = xp.argsort(index)
+    index, values = xp.take(index, order, axis=0), xp.take(values, order, axis=0)
+    start, count = 0, index.shape[0]
+    ids = [int(index[i]) for i in range(count)]
+    while start < count:
+        end = start
+        while end < count and ids[end] == ids[start]:
+            end += 1
+        out[ids[start], :] = xp.sum(values[start:end, :], axis=0)
+        start = end
+    return out
+
+
+EXTRAS: Final[dict[str, Callable[..., Any]]] = {"erf": _erf, "scatter_add_rows": _scatter_add_rows}
+"""What kernels use beyond the array API standard 2024.12, each with its slow default."""

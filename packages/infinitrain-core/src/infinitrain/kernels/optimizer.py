@@ -1,0 +1,56 @@
+"""Array kernels of optimizer steps: computed in float32 or wider, rounded once into each tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .registry import array_kernel
+
+
+def _wide(xp: Any, array: Any) -> Any:
+    return array if str(array.dtype).endswith("float64") else xp.astype(array, xp.float32, copy=False)
+
+
+@array_kernel()
+def AdamW(
+    xp: Any, params: Any, grads: Any, ms: Any, vs: Any,
+    lr: float, beta1: float, beta2: float, eps: float, weight_decay: float, step: int,
+) -> None:  # fmt: skip
+    for p, g, m, v in zip(params, grads, ms, vs, strict=True):
+        g, wide = _wide(xp, g), _wide(xp, p)
+        new_m = _wide(xp, m) * beta1 + g * (1.0 - beta1)
+        new_v = _wide(xp, v) * beta2 + g * g * (1.0 - beta2)
+        update = (new_m / (1.0 - beta1**step)) / (xp.sqrt(new_v / (1.0 - beta2**step)) + eps)
+        p[...] = xp.astype(wide * (1.0 - lr * weight_decay) - update * lr, p.dtype)
+        m[...] = xp.astype(new_m, m.dtype)
+        v[...] = xp.astype(new_v, v.dtype)
+
+
+@array_kernel()
+def SGD(
+    xp: Any, params: Any, grads: Any, momenta: Any,
+    lr: float, momentum: float, dampening: float, weight_decay: float, nesterov: bool, first: bool,
+) -> None:  # fmt: skip
+    for i, (p, g) in enumerate(zip(params, grads, strict=True)):
+        g, wide = _wide(xp, g), _wide(xp, p)
+        if weight_decay:
+            g = g + wide * weight_decay
+        if momenta:
+            b = g if first else _wide(xp, momenta[i]) * momentum + g * (1.0 - dampening)
+            momenta[i][...] = xp.astype(b, momenta[i].dtype)
+            g = g + b * momentum if nesterov else b
+        p[...] = xp.astype(wide - g * lr, p.dtype)
+
+
+@array_kernel()
+def SquaredNorm(xp: Any, tensors: Any) -> Any:
+    total = xp.zeros((), dtype=xp.float32)
+    for t in tensors:
+        total = total + xp.astype(xp.sum(t * t), xp.float32)
+    return total
+
+
+@array_kernel()
+def ScaleInPlace(xp: Any, tensors: Any, factor: float) -> None:
+    for t in tensors:
+        t[...] = xp.astype(_wide(xp, t) * factor, t.dtype)

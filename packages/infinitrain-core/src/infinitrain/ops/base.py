@@ -1,0 +1,137 @@
+"""The base profile, and moving bytes: Cast, Fill, NoOp, Copy, AccumulateGrad; casting, cloning and device transfer."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ..autograd.function import Function
+from ..backend import storage
+from ..backend.optable import Results, Scalar, Tensor, op, require_shape
+from ..backend.spec import TensorSpec
+from ..device import Device
+from ..dtype import DType
+from ..errors import DtypeError, ShapeError
+
+
+@op(profile="base", dtypes="all", gradient="Cast")
+def Cast(x: Tensor, dtype: DType) -> Results:
+    """x in another dtype: floats round to nearest even, to integers towards zero, to bool nonzero is True."""
+    if not isinstance(dtype, DType):
+        raise DtypeError(f"dtype is a DType, got {dtype!r}")
+    return [(x.shape, dtype)]
+
+
+@op(profile="base", results="", writes="x", dtypes="all")
+def Fill(x: Tensor, value: Scalar) -> Results:
+    """Set every element of x to value."""
+    return []
+
+
+@op(profile="base", dtypes="all", gradient="NoOpBackward", view=True)
+def NoOpForward(x: Tensor, shape: tuple) -> Results:
+    """x's memory in another shape (a view)."""
+    _same_size(x.shape, shape)
+    return [(shape, x.dtype)]
+
+
+@op(profile="base", results="dx", dtypes="all", view=True)
+def NoOpBackward(shape: tuple, grad: Tensor) -> Results:
+    """grad's memory in the input's shape (a view)."""
+    _same_size(grad.shape, shape)
+    return [(shape, grad.dtype)]
+
+
+def _same_size(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    if prod(old) != prod(new) or any(n < 0 for n in new):
+        raise ShapeError(f"a tensor of shape {old} cannot be seen as {new}")
+
+
+@op(profile="training", results="", writes="dst", dtypes="all")
+def Copy(dst: Tensor, src: Tensor) -> Results:
+    """Copy src's elements to dst: equal shape and dtype."""
+    require_shape("src", src.shape, dst.shape)
+    if src.dtype is not dst.dtype:
+        raise DtypeError(f"src is {src.dtype}, dst {dst.dtype}")
+    return []
+
+
+@op(profile="training", results="", writes="tensor", dtypes="numeric")
+def AccumulateGrad(grad: Tensor, rate: Scalar, tensor: Tensor) -> Results:
+    """tensor += rate * grad; equal shape, dtypes may differ (computed in the wider, rounded to tensor's)."""
+    require_shape("grad", grad.shape, tensor.shape)
+    return []
+
+
+class CastTo(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, dtype: DType) -> Any:
+        ctx.dtype = x.dtype
+        return Cast(x, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return Cast(grad, ctx.dtype), None
+
+
+class ToDevice(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, device: Device) -> Any:
+        ctx.device = x.device
+        moved = storage.empty_like_spec(TensorSpec.of(x.shape, x.dtype, device))
+        storage.copy_between(moved, x)
+        moved._version = None  # its first content, not a change
+        return moved
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.to(ctx.device), None
+
+
+class Clone(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        copy = storage.empty_like_spec(x.spec)
+        storage.copy_between(copy, x)
+        copy._version = None
+        return copy
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+class View(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, shape: tuple[int, ...]) -> Any:
+        ctx.shape = x.shape
+        return NoOpForward(x, shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return NoOpBackward(ctx.shape, grad), None
+
+
+def cast(x: Any, dtype: DType) -> Any:
+    """Return x in ``dtype``. Differentiable between floating types."""
+    return CastTo.apply(x, dtype)
+
+
+def to_device(x: Any, device: Device) -> Any:
+    """Return a copy of x on ``device``. Differentiable."""
+    return ToDevice.apply(x, device)
+
+
+def clone(x: Any) -> Any:
+    """Return a copy of x. Differentiable."""
+    return Clone.apply(x)
+
+
+def view(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return x's memory in another shape; one size may be -1. Differentiable."""
+    if -1 in shape:
+        known = -prod(shape)
+        if shape.count(-1) > 1 or known <= 0 or x.numel % known:
+            raise ShapeError(f"view: {list(shape)} does not fit a tensor of shape {list(x.shape)} ({x.numel} elements)")
+        shape = tuple(x.numel // known if n == -1 else n for n in shape)
+    return View.apply(x, shape)

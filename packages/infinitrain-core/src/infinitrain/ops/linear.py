@@ -1,0 +1,135 @@
+"""Linear and Matmul."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd.function import Function
+from ..backend.optable import Results, Tensor, broadcast_shapes, op, require_dtype, require_shape
+from ..errors import ShapeError
+
+
+@op(
+    profile="training",
+    autocast="lower",
+    gradient="LinearBackwardInput LinearBackwardWeight LinearBackwardBias",
+)
+def LinearForward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Results:
+    """y = x weightᵀ + bias; x (..., in), weight (out, in), bias (out,), y (..., out)."""
+    if len(x.shape) < 1 or len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
+        raise ShapeError(f"x {x.shape} needs a last axis equal to weight's {weight.shape} second")
+    require_dtype("weight", weight.dtype, x.dtype)
+    if bias is not None:
+        require_shape("bias", bias.shape, (weight.shape[0],))
+        require_dtype("bias", bias.dtype, x.dtype)
+    return [((*x.shape[:-1], weight.shape[0]), x.dtype)]
+
+
+@op(profile="training", results="dx", autocast="lower")
+def LinearBackwardInput(weight: Tensor, grad: Tensor) -> Results:
+    """dx = grad weight; grad (..., out), weight (out, in), dx (..., in)."""
+    if len(weight.shape) != 2 or not grad.shape or grad.shape[-1] != weight.shape[0]:
+        raise ShapeError(f"grad {grad.shape} needs a last axis equal to weight's {weight.shape} first")
+    require_dtype("grad", grad.dtype, weight.dtype)
+    return [((*grad.shape[:-1], weight.shape[1]), grad.dtype)]
+
+
+@op(profile="training", results="dweight", accumulates="dweight", autocast="lower")
+def LinearBackwardWeight(x: Tensor, grad: Tensor) -> Results:
+    """dweight = gradᵀ x summed over all leading axes; x (..., in), grad (..., out), dweight (out, in)."""
+    if not x.shape or not grad.shape or x.shape[:-1] != grad.shape[:-1]:
+        raise ShapeError(f"x {x.shape} and grad {grad.shape} need equal leading axes")
+    require_dtype("grad", grad.dtype, x.dtype)
+    return [((grad.shape[-1], x.shape[-1]), x.dtype)]
+
+
+@op(profile="training", results="dbias", accumulates="dbias")
+def LinearBackwardBias(grad: Tensor) -> Results:
+    """dbias = grad summed over all leading axes; grad (..., out), dbias (out,)."""
+    if not grad.shape:
+        raise ShapeError("grad has no last axis")
+    return [(grad.shape[-1:], grad.dtype)]
+
+
+@op(profile="training", autocast="lower", gradient="MatmulBackwardInput MatmulBackwardOther")
+def MatmulForward(a: Tensor, b: Tensor) -> Results:
+    """y = a b; a (..., m, k), b (..., k, n); leading axes broadcast."""
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"a {a.shape} and b {b.shape} do not multiply: a's last axis against b's second to last")
+    require_dtype("b", b.dtype, a.dtype)
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return [((*batch, a.shape[-2], b.shape[-1]), a.dtype)]
+
+
+@op(profile="training", results="da", autocast="lower")
+def MatmulBackwardInput(b: Tensor, grad: Tensor, shape: tuple) -> Results:
+    """da = grad bᵀ, summed over the axes along which a (of shape ``shape``) was broadcast."""
+    _matmul_operand(grad.shape[:-1] + b.shape[-2:-1], shape)
+    require_dtype("grad", grad.dtype, b.dtype)
+    return [(shape, grad.dtype)]
+
+
+@op(profile="training", results="db", autocast="lower")
+def MatmulBackwardOther(a: Tensor, grad: Tensor, shape: tuple) -> Results:
+    """db = aᵀ grad, summed over the axes along which b (of shape ``shape``) was broadcast."""
+    _matmul_operand((*grad.shape[:-2], a.shape[-1], grad.shape[-1]), shape)
+    require_dtype("grad", grad.dtype, a.dtype)
+    return [(shape, grad.dtype)]
+
+
+def _matmul_operand(full: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    if shape[-2:] != full[-2:] or broadcast_shapes(full, shape) != full:
+        raise ShapeError(f"an operand of shape {shape} cannot have a gradient of shape {full}")
+
+
+class Linear(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
+        ctx.save(x, weight)
+        return LinearForward(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, weight = ctx.saved
+        return (
+            ctx.into(0, LinearBackwardInput, weight, grad),
+            ctx.into(1, LinearBackwardWeight, x, grad),
+            ctx.into(2, LinearBackwardBias, grad),
+        )
+
+
+class Matmul(Function):
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any) -> Any:
+        ctx.save(a, b)
+        return MatmulForward(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        a, b = ctx.saved
+        da = MatmulBackwardInput(b, grad, a.shape) if ctx.needs(0) else None
+        db = MatmulBackwardOther(a, grad, b.shape) if ctx.needs(1) else None
+        return da, db
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """Return ``x weightᵀ + bias``: x (..., in), weight (out, in), bias (out,) or None; result (..., out)."""
+    return Linear.apply(x, weight, bias)
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """Return ``a b`` for a (..., m, k), b (..., k, n), leading axes broadcast; a vector counts as one row or column."""
+    if a.ndim == 1 and b.ndim == 1:
+        return matmul(a.unsqueeze(0), b.unsqueeze(1)).view(())
+    if a.ndim == 1:
+        return matmul(a.unsqueeze(0), b).squeeze(-2)
+    if b.ndim == 1:
+        return matmul(a, b.unsqueeze(1)).squeeze(-1)
+    return Matmul.apply(a, b)
+
+
+def outer(a: Any, b: Any) -> Any:
+    """Return the outer product (M, N) of vectors a (M,) and b (N,)."""
+    if a.ndim != 1 or b.ndim != 1:
+        raise ShapeError(f"outer: two vectors, got shapes {list(a.shape)} and {list(b.shape)}")
+    return matmul(a.unsqueeze(1), b.unsqueeze(0))

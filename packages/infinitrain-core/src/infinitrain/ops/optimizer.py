@@ -1,0 +1,63 @@
+"""Optimizer steps and the gradient norm, over lists of tensors."""
+
+from __future__ import annotations
+
+from ..backend.optable import Results, Scalar, Tensors, op
+from ..dtype import float32
+from ..errors import ShapeError
+
+
+@op(profile="training", results="", writes="params ms vs")
+def AdamW(
+    params: Tensors,
+    grads: Tensors,
+    ms: Tensors,
+    vs: Tensors,
+    lr: Scalar,
+    beta1: Scalar,
+    beta2: Scalar,
+    eps: Scalar,
+    weight_decay: Scalar,
+    step: Scalar,
+) -> Results:
+    """m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²; p = p (1 - lr wd) - lr (m/(1-b1ᵗ)) / (sqrt(v/(1-b2ᵗ)) + eps), t = step."""
+    _same_shapes(params, grads=grads, ms=ms, vs=vs)
+    return []
+
+
+@op(profile="training", results="", writes="params momenta")
+def SGD(
+    params: Tensors,
+    grads: Tensors,
+    momenta: Tensors,
+    lr: Scalar,
+    momentum: Scalar,
+    dampening: Scalar,
+    weight_decay: Scalar,
+    nesterov: bool,
+    first: bool,
+) -> Results:
+    """g += wd p; b = g if first else mu b + (1-dampening) g; p -= lr (g + mu b if nesterov else b); no momenta: p -= lr g."""
+    _same_shapes(params, grads=grads, **({"momenta": momenta} if momenta else {}))
+    return []
+
+
+@op(profile="training", results="total")
+def SquaredNorm(tensors: Tensors) -> Results:
+    """The sum of squares of all elements of all tensors, accumulated in float32 or wider; a 0-d float32 tensor."""
+    return [((), float32)]
+
+
+@op(profile="training", results="", writes="tensors")
+def ScaleInPlace(tensors: Tensors, factor: Scalar) -> Results:
+    """Multiply every element of every tensor by factor."""
+    return []
+
+
+def _same_shapes(params: tuple, **lists: tuple) -> None:
+    for name, tensors in lists.items():
+        if len(tensors) != len(params):
+            raise ShapeError(f"{name} has {len(tensors)} tensors, params {len(params)}")
+        for i, (p, t) in enumerate(zip(params, tensors, strict=True)):
+            if p.shape != t.shape:
+                raise ShapeError(f"{name}[{i}] has shape {t.shape}, params[{i}] {p.shape}")

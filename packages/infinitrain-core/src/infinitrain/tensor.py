@@ -1,0 +1,451 @@
+"""Tensor: device memory with a spec, gradients, and the methods that Python users expect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from .backend import storage
+from .backend.spec import TensorSpec
+from .backend.storage import DeviceTensor, empty_like_spec
+from .device import CPU, Device, DeviceType
+from .dtype import DType, as_dtype
+from .errors import AutogradError, InfiniTrainError, ShapeError
+
+# infinitrain.ops, which is above this module and installs itself here when it is imported.
+ops: Any = None
+run_backward: Callable[..., None]
+
+Scalar = int | float | bool
+
+
+class Tensor(DeviceTensor):
+    """A dense n-dimensional array on a device, with automatic differentiation.
+
+    Make one with ``infinitrain.tensor``, ``zeros``, ``from_numpy``, ...; arithmetic, comparison, indexing and reductions
+    follow NumPy (full broadcasting, several axes). Indexing copies. ``grad`` is None until a backward pass wrote it.
+
+    >>> import infinitrain as it
+    >>> x = it.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> (x * x).mean().backward()
+    >>> x.grad.tolist()
+    [[0.5, 1.0], [1.5, 2.0]]
+    """
+
+    # Class-level defaults keep creation cheap: the dispatcher sets spec and array only.
+    name: str | None = None
+    _requires_grad = False
+    _grad: Tensor | None = None  # the destination; its content counts only when not stale [contract 4.5]
+    _stale = True
+    _node: Any = None
+    _index = 0
+    _hooks: list[Callable[[Tensor], Tensor | None]] | None = None
+    _post_hooks: list[Callable[[Tensor], None]] | None = None
+    __array_priority__ = 1000  # np.float32(2) * tensor asks the tensor
+
+    # Autograd -----------------------------------------------------------------------------------------------------
+    @property
+    def requires_grad(self) -> bool:
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if self._node is not None:
+            raise AutogradError("requires_grad of a result cannot be set; use detach()")
+        if value and not self.dtype.is_floating:
+            raise AutogradError(f"only floating tensors can require grad, this one is {self.dtype}")
+        self._requires_grad = bool(value)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for tensors that no recorded op made."""
+        return self._node is None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The graph node that made this tensor, or None."""
+        return self._node
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient: None before the first backward and after ``zero_grad``. Its memory is reused."""
+        return None if self._stale else self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None and (value.shape != self.shape or value.device is not self.device):
+            raise ShapeError(f"grad is {value.spec}, the tensor {self.spec}")
+        self._grad, self._stale = value, value is None
+
+    def set_grad_destination(self, destination: Tensor) -> None:
+        """Let gradients land in ``destination`` (same shape and device), such as a view of a flat buffer; stale at first."""
+        self.grad = destination
+        self._stale = True
+
+    def _new_grad(self) -> Tensor:
+        self._grad = empty_like_spec(self.spec)
+        self._stale = True
+        return self._grad
+
+    def zero_grad(self) -> None:
+        """Mark the gradient stale; no memory is touched [contract 4.5]."""
+        self._stale = True
+
+    def backward(
+        self, gradient: Tensor | None = None, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
+        """Add this tensor's gradients to the leaves it depends on; see ``autograd.backward``."""
+        if create_graph:
+            raise AutogradError("create_graph=True is not supported yet: gradients of gradients need differentiable backwards")
+        run_backward(self, gradient, retain_graph)
+
+    def detach(self) -> Tensor:
+        """Return a tensor over the same memory, outside the graph."""
+        view: Tensor = self.view_as(self.spec)
+        return view
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
+        """Call ``hook(grad)`` when this tensor's gradient arrives; what it returns, unless None, replaces it."""
+        if not self._requires_grad:
+            raise AutogradError("register_hook on a tensor that does not require grad")
+        if self._node is None:
+            self._hooks = self._hooks or []
+            return Handle(self._hooks, hook, lambda: setattr(self, "_hooks", self._hooks or None))
+        self._node.hooks = self._node.hooks or []
+        return Handle(self._node.hooks, (self._index, hook))
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
+        """Call ``hook(tensor)`` once per backward, after the last contribution to this leaf's gradient."""
+        if not self._requires_grad or self._node is not None:
+            raise AutogradError("a post-accumulate hook is for leaves that require grad")
+        self._post_hooks = self._post_hooks or []
+        return Handle(self._post_hooks, hook)
+
+    # Host interchange ---------------------------------------------------------------------------------------------
+    def numpy(self) -> np.ndarray:
+        """Return a NumPy copy (bfloat16 by ml_dtypes)."""
+        if self.device.type is DeviceType.CPU:
+            return np.array(self.array)
+        raw = bytearray(self.nbytes)
+        storage.read_bytes(self, memoryview(raw))
+        return np.frombuffer(raw, self.dtype.numpy, self.numel).reshape(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("a Tensor cannot be seen as a NumPy array without a copy; use numpy()")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def item(self) -> Scalar:
+        """Return the only element as a Python number; waits for the device."""
+        if self.numel != 1:
+            raise ShapeError(f"item() needs one element, the tensor has shape {list(self.shape)}")
+        value: Scalar = self.numpy().reshape(()).item()
+        return value
+
+    def tolist(self) -> Any:
+        """Return nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.numel != 1:
+            raise ValueError("the truth of a tensor with several elements is ambiguous; compare an item or a reduction")
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.is_floating:
+            raise TypeError(f"a {self.dtype} tensor is no index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        from ._repr import tensor_repr
+
+        return tensor_repr(self)
+
+    __hash__ = object.__hash__
+
+    def __reduce__(self) -> Any:
+        raise TypeError("tensors are not pickled; save them with safetensors, or send .numpy()")
+
+    # Placement ----------------------------------------------------------------------------------------------------
+    def to(self, target: Device | DType | str) -> Tensor:
+        """Return this tensor on another device or in another dtype; itself when nothing changes. Differentiable."""
+        if isinstance(target, DType) or (isinstance(target, str) and target in _DTYPE_NAMES):
+            return self.astype(target)
+        device = Device.parse(target)
+        moved: Tensor = self if device is self.device else ops.to_device(self, device)
+        return moved
+
+    def astype(self, dtype: DType | str) -> Tensor:
+        """Return this tensor in another dtype; itself when nothing changes. Differentiable."""
+        wanted = as_dtype(dtype)
+        return self if wanted is self.dtype else ops.cast(self, wanted)
+
+    def cpu(self) -> Tensor:
+        """Return this tensor on the CPU."""
+        return self.to(CPU)
+
+    def float(self) -> Tensor:
+        """Return this tensor as float32."""
+        return self.astype("float32")
+
+    def clone(self) -> Tensor:
+        """Return a copy. Differentiable."""
+        return ops.clone(self)
+
+    def contiguous(self) -> Tensor:
+        """Return itself: tensors are always dense."""
+        return self
+
+    def new_full(self, shape: Sequence[int], value: Scalar) -> Tensor:
+        """Return a tensor of this dtype and device filled with ``value``."""
+        made: Tensor = empty_like_spec(TensorSpec.of(tuple(shape), self.dtype, self.device))
+        ops.Fill(made, value)
+        return made
+
+    # In place: outside the graph only -----------------------------------------------------------------------------
+    def _writable(self, what: str) -> None:
+        if self._node is not None or (self._requires_grad and ops.is_grad_enabled()):
+            raise AutogradError(f"{what} changes a tensor that the graph needs; use no_grad(), detach(), or the op without _")
+
+    def fill_(self, value: Scalar) -> Tensor:
+        """Set every element."""
+        self._writable("fill_")
+        ops.Fill(self, value)
+        return self
+
+    def zero_(self) -> Tensor:
+        """Set every element to 0."""
+        return self.fill_(0)
+
+    def copy_(self, source: Tensor | np.ndarray) -> Tensor:
+        """Copy elements of equal shape from any device and dtype."""
+        self._writable("copy_")
+        source = source if isinstance(source, Tensor) else ops.from_numpy(np.asarray(source))
+        if source.shape != self.shape:
+            raise ShapeError(f"copy_: source has shape {list(source.shape)}, the tensor {list(self.shape)}")
+        with ops.no_grad():
+            storage.copy_between(self, source.astype(self.dtype))
+        return self
+
+    def add_(self, other: Tensor, alpha: Scalar = 1.0) -> Tensor:
+        """Add ``alpha * other`` (equal shape)."""
+        self._writable("add_")
+        ops.AccumulateGrad(other, float(alpha), self)
+        return self
+
+    # Operators ----------------------------------------------------------------------------------------------------
+    def __add__(self, other: Any) -> Tensor:
+        return ops.add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return ops.sub(self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return ops.sub(other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return ops.mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return ops.div(self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return ops.div(other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return ops.pow(self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return ops.pow(other, self)
+
+    def __neg__(self) -> Tensor:
+        return ops.neg(self)
+
+    def __abs__(self) -> Tensor:
+        return ops.abs(self)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return ops.matmul(self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return ops.equals(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return ops.not_equals(self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return ops.lt(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return ops.le(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return ops.gt(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return ops.ge(self, other)
+
+    def __and__(self, other: Any) -> Tensor:
+        return ops.logical_and(self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return ops.logical_or(self, other)
+
+    def __invert__(self) -> Tensor:
+        return ops.logical_not(self)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return ops.getitem(self, index)
+
+    # Named forms --------------------------------------------------------------------------------------------------
+    def exp(self) -> Tensor:
+        return ops.exp(self)
+
+    def log(self) -> Tensor:
+        return ops.log(self)
+
+    def sqrt(self) -> Tensor:
+        return ops.sqrt(self)
+
+    def rsqrt(self) -> Tensor:
+        return ops.rsqrt(self)
+
+    def reciprocal(self) -> Tensor:
+        return ops.reciprocal(self)
+
+    def sin(self) -> Tensor:
+        return ops.sin(self)
+
+    def cos(self) -> Tensor:
+        return ops.cos(self)
+
+    def tanh(self) -> Tensor:
+        return ops.tanh(self)
+
+    def sigmoid(self) -> Tensor:
+        return ops.sigmoid(self)
+
+    def abs(self) -> Tensor:
+        return ops.abs(self)
+
+    def pow(self, exponent: Any) -> Tensor:
+        return ops.pow(self, exponent)
+
+    def matmul(self, other: Tensor) -> Tensor:
+        return ops.matmul(self, other)
+
+    def outer(self, other: Tensor) -> Tensor:
+        return ops.outer(self, other)
+
+    def masked_fill(self, mask: Tensor, value: Scalar) -> Tensor:
+        return ops.masked_fill(self, mask, value)
+
+    def softmax(self, axis: int = -1) -> Tensor:
+        return ops.softmax(self, axis)
+
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.sum(self, axis, keepdims)
+
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.mean(self, axis, keepdims)
+
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.max(self, axis, keepdims)
+
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.min(self, axis, keepdims)
+
+    def argmax(self, axis: int = -1) -> Tensor:
+        return ops.argmax(self, axis)
+
+    def gather(self, axis: int, index: Tensor) -> Tensor:
+        return ops.gather(self, axis, index)
+
+    def view(self, *shape: SupportsIndex | Sequence[int]) -> Tensor:
+        """Return the same memory in another shape; one size may be -1."""
+        return ops.view(self, _shape(shape))
+
+    reshape = view
+
+    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
+        return ops.flatten(self, start, end)
+
+    def squeeze(self, axis: int) -> Tensor:
+        return ops.squeeze(self, axis)
+
+    def unsqueeze(self, axis: int) -> Tensor:
+        return ops.unsqueeze(self, axis)
+
+    def transpose(self, axis0: int = -2, axis1: int = -1) -> Tensor:
+        return ops.transpose(self, axis0, axis1)
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - NumPy's name
+        """The last two axes exchanged (a copy)."""
+        return ops.transpose(self, -2, -1)
+
+    def split(self, size: int, axis: int = 0) -> tuple[Tensor, ...]:
+        return ops.split(self, size, axis)
+
+    def repeat_interleave(self, repeats: int, axis: int) -> Tensor:
+        return ops.repeat_interleave(self, repeats, axis)
+
+
+class Handle:
+    """What registering a hook returns; ``remove()`` takes the hook away (again: nothing happens)."""
+
+    def __init__(self, hooks: list[Any], hook: Any, after: Callable[[], Any] | None = None) -> None:
+        self._hooks, self._hook, self._after = hooks, hook, after
+        hooks.append(hook)
+
+    def remove(self) -> None:
+        for i, hook in enumerate(self._hooks):
+            if hook is self._hook:
+                del self._hooks[i]
+                break
+        if self._after is not None:
+            self._after()
+
+
+_DTYPE_NAMES = frozenset(
+    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 bfloat16 float16 float32 float64".split()
+)
+
+
+def _shape(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the shape given as ``f(2, 3)`` or ``f((2, 3))``."""
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], Sequence) else args
+    try:
+        return tuple(int(n.__index__()) for n in sizes)
+    except AttributeError:
+        raise InfiniTrainError(f"a shape is a sequence of ints, got {args!r}") from None
+
+
+storage.tensor_class = Tensor
