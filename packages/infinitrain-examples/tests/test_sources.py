@@ -32,6 +32,9 @@ def test_default_is_the_built_in_text() -> None:
     assert x.shape == y.shape == (16, 64)
     assert x.dtype == np.int64
     assert np.array_equal(x[:, 1:], y[:, :-1])
+    assert not np.array_equal(x, data.train.batch(np.arange(16))[0])  # shuffled
+    other = config_of("--seed", "1")
+    assert not np.array_equal(x, next(load_data(other).train_loader(other))[0])
     assert data.complete(config).model.vocab_size == 256
 
 

@@ -182,6 +182,7 @@ def test_token_outside_the_vocabulary_is_named(monkeypatch: pytest.MonkeyPatch) 
     tokens[[27, 33]] = 90, 95
     with pytest.raises(DataError, match=r"token 90 at position 27 of the text is outside .* of 90 tokens"):
         TokenDataset(tokens, 3, vocab_size=90)
+    tokens[[27, 33]] = 0
     tokens[21] = -2
     with pytest.raises(DataError, match="token -2 at position 21"):
         TokenDataset(tokens, 3, vocab_size=90)
