@@ -7,7 +7,7 @@ resolved, device present. The generated function of an op looks its plan up and 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..errors import (
     KernelNotFoundError,
     NotSupportedError,
     ShapeError,
+    UnsupportedDtypeError,
     UnsupportedShapeError,
 )
 from . import registration, runtime, styles
@@ -125,7 +126,7 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple) -> Plan:
             )
     impl = runtime.check_device(device)
     record = registration.require_record(device.type)
-    kernel = find_kernel(row, device.type)
+    kernel = find_kernel(row, device.type, {t.dtype.name for t in tensors if t.dtype.is_floating})
     plan = _make(row, results, device, impl, record, kernel)
     if len(plans) >= MAX_PLANS:
         plans.clear()
@@ -191,15 +192,27 @@ def layer_cap() -> int:
     return LAYERS.index(text)
 
 
-def find_kernel(row: Op, type: Any) -> Kernel:
-    """Return the kernel of the highest layer present. Raises KernelNotFoundError [contract 4.3, 4.6]."""
+def find_kernel(row: Op, type: Any, floating: Set[str] = frozenset()) -> Kernel:
+    """Return the kernel of the highest layer present that takes these floating dtypes (names).
+
+    Raises KernelNotFoundError, or UnsupportedDtypeError when there is one for other dtypes only [contract 4.3, 4.6].
+    """
     record = registration.require_record(type)
     layers = record.kernels.get(row.name, {})
+    limited: Kernel | None = None
     for layer in LAYERS[layer_cap() :]:
-        if layer in layers:
-            return layers[layer]
-        if layer == "composite" and row.name in COMPOSITES:
-            return COMPOSITES[row.name]
+        kernel = layers.get(layer) or (COMPOSITES.get(row.name) if layer == "composite" else None)
+        if kernel is None:
+            continue
+        if kernel.dtypes is None or floating.issubset(kernel.dtypes):
+            return kernel
+        limited = kernel
+    if limited is not None:
+        raise UnsupportedDtypeError(
+            f"backend {type_name(type)!r}: kernel {row.name} takes {', '.join(limited.dtypes or ())}, "
+            f"not {', '.join(sorted(floating))} [contract 4.7]",
+            op=row.name,
+        )
     if row.profile == "base" and layers:  # the cap never hides what registration demands
         return next(iter(layers.values()))
     near = get_close_matches(row.name, record.kernels, 3)

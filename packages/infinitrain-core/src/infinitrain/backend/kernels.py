@@ -24,6 +24,7 @@ class Kernel:
     layer: str
     fn: Callable[..., Any] | str
     params: tuple[str, ...] | None = None
+    dtypes: tuple[str, ...] | None = None
 
     def resolve(self) -> Callable[..., Any]:
         """Return the callable, importing it when it was given as a path."""
@@ -45,19 +46,30 @@ def import_path(path: str) -> Any:
 
 
 def register_kernel(
-    type: DeviceType, name: str, fn: Callable[..., Any] | str, *, params: Sequence[str] | None = None
+    type: DeviceType,
+    name: str,
+    fn: Callable[..., Any] | str,
+    *,
+    params: Sequence[str] | None = None,
+    dtypes: Sequence[str] | None = None,
 ) -> None:
     """Register an explicit kernel for op ``name``, inside ``register_kernels``.
 
     ``fn``'s parameters are the op's, by the table's names; with a keyword ``out`` it is destination style, without it
     value style; ``accumulate`` says that it can add to its destination. ``params`` gives the names where a signature
-    cannot be read (ctypes functions). An import path ``"pkg.mod:function"`` is resolved at first dispatch.
+    cannot be read (ctypes functions). An import path ``"pkg.mod:function"`` is resolved at first dispatch. ``dtypes``
+    limits the kernel to calls whose floating tensors all have one of these dtypes; others go to the layer below.
     """
-    add_kernel(type, name, "explicit", fn, params)
+    add_kernel(type, name, "explicit", fn, params, dtypes)
 
 
 def add_kernel(
-    type: DeviceType, name: str, layer: str, fn: Callable[..., Any] | str, params: Sequence[str] | None = None
+    type: DeviceType,
+    name: str,
+    layer: str,
+    fn: Callable[..., Any] | str,
+    params: Sequence[str] | None = None,
+    dtypes: Sequence[str] | None = None,
 ) -> None:
     """Register a kernel in one layer. Raises BackendRegistrationError for an unknown op or a second one."""
     from .registration import building
@@ -72,7 +84,9 @@ def add_kernel(
         raise BackendRegistrationError(
             record.name, [f"kernel {name} is registered twice in the {layer} layer [contract 4.3]"]
         )
-    layers[layer] = Kernel(name, layer, fn, tuple(params) if params is not None else None)
+    layers[layer] = Kernel(
+        name, layer, fn, tuple(params) if params is not None else None, tuple(dtypes) if dtypes is not None else None
+    )
 
 
 def parameters(kernel: Kernel) -> tuple[str, ...] | None:

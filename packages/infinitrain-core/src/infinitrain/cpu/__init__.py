@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..backend.capabilities import Capabilities
-from ..backend.kernels import register_kernel
 from ..backend.registration import CONTRACT, BackendRegistration, register_backend, register_device_guard_impl
 from ..device import DeviceType
 from ..dtype import bfloat16
 from ..kernels import register_array_kernels
+from .kernels import register_explicit_kernels
 
 
 def _register_runtime() -> None:
@@ -18,9 +18,7 @@ def _register_runtime() -> None:
 
 def _register_kernels() -> None:
     register_array_kernels(DeviceType.CPU, "numpy")
-    from . import linear
-    for n in ("LinearForward","LinearBackwardInput","LinearBackwardWeight","LinearBackwardBias"):
-        register_kernel(DeviceType.CPU, n, getattr(linear,n))
+    register_explicit_kernels()
 
 
 def register() -> None:

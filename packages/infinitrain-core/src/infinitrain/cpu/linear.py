@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,15 @@ def LinearBackwardWeight(x: Any, grad: Any, *, out: Any, accumulate: bool = Fals
         np.matmul(a, b, out=out.array)
 
 
+@lru_cache(maxsize=32)
+def _ones(n: int, dtype: str) -> np.ndarray:
+    return np.ones((1, n), dtype)
+
+
 def LinearBackwardBias(grad: Any, *, out: Any, accumulate: bool = False) -> None:
+    # ones @ grad: BLAS sums columns in blocks, which is faster and more accurate than adding row after row.
+    rows, target = _rows(grad.array), out.array
     if accumulate:
-        target = out.array
-        np.add(target, np.add.reduce(_rows(grad.array), 0), out=target)
+        target += np.matmul(_ones(len(rows), rows.dtype.name), rows)[0]
     else:
-        np.add.reduce(_rows(grad.array), 0, out=out.array)
+        np.matmul(_ones(len(rows), rows.dtype.name), rows, out=target.reshape(1, -1))

@@ -55,7 +55,7 @@ def array_kernel(*, exact: bool = False, needs: str = "") -> Callable[[Callable[
     return declare
 
 
-FAMILIES = ("base", "elementwise", "linear", "norm", "attention", "softmax", "loss", "indexing", "shape", "reduction", "optimizer")
+FAMILIES = ("base", "activation", "elementwise", "linear", "norm", "attention", "softmax", "loss", "indexing", "shape", "reduction", "optimizer")
 
 
 def load_families() -> dict[str, ArrayFunction]:

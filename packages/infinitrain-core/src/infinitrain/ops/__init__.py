@@ -3,8 +3,11 @@
 from .. import tensor as _tensor
 from ..autograd.grad_mode import is_grad_enabled, no_grad
 from .base import *
+from .activation import *
+from .attention import *
 from .elementwise import *
 from .linear import *
+from .loss import *
 from .norm import *
 from .optimizer import *
 import sys
