@@ -43,6 +43,7 @@ class Tensor(DeviceTensor):
     _index = 0
     _hooks: list[Callable[[Tensor], Tensor | None]] | None = None
     _post_hooks: list[Callable[[Tensor], None]] | None = None
+    _hooked_leaves = 0  # how often a post-accumulate hook was registered; 0 spares backward the counting of edges
     __array_priority__ = 1000  # np.float32(2) * tensor asks the tensor
 
     # Autograd -----------------------------------------------------------------------------------------------------
@@ -121,6 +122,7 @@ class Tensor(DeviceTensor):
         if not self._requires_grad or self._node is not None:
             raise AutogradError("a post-accumulate hook is for leaves that require grad")
         self._post_hooks = self._post_hooks or []
+        Tensor._hooked_leaves += 1
         return Handle(self._post_hooks, hook)
 
     # Host interchange ---------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
+from heapq import heappop, heappush
 from typing import Any
 
 from ..backend.optable import OPS
@@ -11,9 +11,6 @@ from ..errors import AutogradError
 from ..tensor import Tensor
 from .function import _FREED, Node
 from .grad_mode import state
-
-_by_seq = attrgetter("seq")
-
 
 def backward(root: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
     """Add the gradients of ``root`` to the leaves that it depends on.
@@ -46,79 +43,101 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
 
 
 def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
+    """Run nodes from the newest to the oldest: a node's consumers are all newer, so its gradient is complete by then."""
     first = root._node
-    nodes, pending = _collect(first)
-    nodes.sort(key=_by_seq)
-    arrived: dict[Node, list[Tensor | None]] = {first: [None] * first.n_results}
-    arrived[first][root._index] = seed
-    owned: set[tuple[int, int]] = set()  # slots whose gradient was made by adding here: those are added to in place
-    touched: set[int] = set()
-    add, accumulate = OPS["AddForward"].call, OPS["AccumulateGrad"].call
-    while nodes:
-        node = nodes.pop()
-        grads = arrived.pop(node, None)
-        results: Any = None
-        if grads is not None:
-            if node.hooks is not None:
-                _run_hooks(node, grads)
-            results = node.fn.backward(node, *grads)
-            if results.__class__ is not tuple:
-                results = (results,)
-            if len(results) != len(node.edges):
-                raise AutogradError(
-                    f"{node.fn.__name__}.backward returned {len(results)} gradients for {len(node.edges)} arguments"
-                )
-        for i, edge in enumerate(node.edges):
+    arrived: dict[Node, Any] = {}  # node -> its gradient, or a list of one per result
+    heap: list[tuple[int, Node]] = []
+    owned: set[tuple[int, int]] = set()  # sums made here, which may be added to in place; all others may be shared
+    pending = _count_hooked(first) if Tensor._hooked_leaves else None
+    _arrive(first, root._index, seed, arrived, heap, owned)
+    while heap:
+        node = heappop(heap)[1]
+        if node.released:
+            raise AutogradError(_FREED.format(node.fn.__name__))
+        grads = arrived.pop(node)
+        if node.hooks is not None:
+            grads = _run_hooks(node, grads)
+        results = node.fn.backward(node, *grads) if grads.__class__ is list else node.fn.backward(node, grads)
+        if results.__class__ is not tuple:
+            results = (results,)
+        edges = node.edges
+        if len(results) != len(edges):
+            raise AutogradError(f"{node.fn.__name__}.backward returned {len(results)} gradients for {len(edges)} arguments")
+        for edge, grad in zip(edges, results):  # noqa: B905 - equal lengths, checked above
             if edge is None:
                 continue
             target, index = edge
-            grad = None if results is None else results[i]
             if index < 0:
-                key = id(target)
-                if grad is not None:
-                    if grad is not target._grad:
-                        _check(node, target.spec, grad)
-                        _deliver(target, grad)
-                    touched.add(key)
-                left = pending[key] - 1
-                if left:
-                    pending[key] = left
-                elif key in touched:
-                    _finish(target)
+                if grad is not None and grad is not target._grad:
+                    _check(node, target.spec, grad)
+                    _deliver(target, grad)
             elif grad is not None:
-                slots = arrived.get(target)
-                if slots is None:
-                    slots = arrived[target] = [None] * target.n_results
-                held = slots[index]
-                if held is None:
-                    slots[index] = grad
-                elif (target.seq, index) in owned:
-                    accumulate(grad, 1.0, held)
+                if target.n_results == 1 and target not in arrived:
+                    arrived[target] = grad
+                    heappush(heap, (-target.seq, target))
                 else:
-                    slots[index] = add(held, grad)
-                    owned.add((target.seq, index))
+                    _arrive(target, index, grad, arrived, heap, owned)
+        if pending is not None:
+            _finish_edges(edges, results, pending)
         if not retain_graph:
             node._saved = node.edges = ()
             node.released = True
-        grads = results = None
+        grads = results = edges = edge = grad = target = None
+    if pending is not None:
+        for leaf, _, touched in pending.values():  # contributions that were expected and did not come
+            if touched:
+                _finish(leaf)
 
 
-def _collect(first: Node) -> tuple[list[Node], dict[int, int]]:
-    """Return the nodes below ``first`` and, per leaf, how many edges lead to it."""
+def _arrive(node: Node, index: int, grad: Tensor, arrived: dict[Node, Any], heap: list[Any], owned: set[Any]) -> None:
+    """Add a gradient to what has arrived for result ``index`` of ``node``."""
+    single = node.n_results == 1
+    if node not in arrived:
+        arrived[node] = grad if single else [None] * node.n_results
+        heappush(heap, (-node.seq, node))
+        if single:
+            return
+    held = arrived[node] if single else arrived[node][index]
+    if held is None:
+        arrived[node][index] = grad
+    elif (node.seq, index) in owned:
+        OPS["AccumulateGrad"].call(grad, 1.0, held)
+    else:
+        total = OPS["AddForward"].call(held, grad)
+        owned.add((node.seq, index))
+        if single:
+            arrived[node] = total
+        else:
+            arrived[node][index] = total
+
+
+def _count_hooked(first: Node) -> dict[int, list[Any]]:
+    """Return, for each leaf below ``first`` with post-accumulate hooks, [leaf, edges that lead to it, written yet]."""
     seen, stack, pending = {first}, [first], {}
     while stack:
-        node = stack.pop()
-        if node.released:
-            raise AutogradError(_FREED.format(node.fn.__name__))
-        for edge in node.edges:
-            if edge is not None:
-                target, index = edge
-                if index < 0:
-                    pending[id(target)] = pending.get(id(target), 0) + 1
-                elif target not in seen:
+        for edge in stack.pop().edges:
+            if edge is None:
+                continue
+            target, index = edge
+            if index >= 0:
+                if target not in seen:
                     seen.add(target)
                     stack.append(target)
-    return list(seen), pending
+            elif target._post_hooks:
+                pending.setdefault(id(target), [target, 0, False])[1] += 1
+    return pending
+
+
+def _finish_edges(edges: Any, results: Any, pending: dict[int, list[Any]]) -> None:
+    for edge, grad in zip(edges, results, strict=True):
+        if edge is not None and edge[1] < 0 and id(edge[0]) in pending:
+            entry = pending[id(edge[0])]
+            entry[1] -= 1
+            entry[2] = entry[2] or grad is not None
+            if not entry[1]:
+                del pending[id(edge[0])]
+                if entry[2]:
+                    _finish(edge[0])
 
 
 def _check(node: Node, spec: Any, grad: Any) -> None:
@@ -127,12 +146,14 @@ def _check(node: Node, spec: Any, grad: Any) -> None:
         raise AutogradError(f"{node.fn.__name__}.backward returned {what} as the gradient of {spec}")
 
 
-def _run_hooks(node: Node, grads: list[Any]) -> None:
+def _run_hooks(node: Node, grads: Any) -> Any:
+    found = grads if grads.__class__ is list else [grads]
     for index, hook in node.hooks or ():
-        if grads[index] is not None:
-            changed = hook(grads[index])
+        if found[index] is not None:
+            changed = hook(found[index])
             if changed is not None:
-                grads[index] = changed
+                found[index] = changed
+    return found
 
 
 def _deliver(leaf: Tensor, grad: Tensor) -> None:

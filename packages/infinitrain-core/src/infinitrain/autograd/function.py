@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -21,12 +21,13 @@ class Node:
     """
 
     fn: type[Function]
-    edges: tuple[tuple[Any, int] | None, ...] = ()
+    seq: int
+    edges: Sequence[tuple[Any, int] | None] = ()
     n_results = 1
     released = False
     hooks: list[tuple[int, Callable[..., Any]]] | None = None
     _saved: tuple[Any, ...] = ()
-    _versions: tuple[int, ...] = ()
+    _versions: Sequence[int] = ()
     _unpack: Callable[..., Any] | None = None
 
     def save(self, *tensors: Tensor | None) -> None:
@@ -41,13 +42,15 @@ class Node:
         unpack = self._unpack
         if unpack is not None:
             return tuple([None if t is None else unpack(t) for t in self._saved])
-        for tensor, version in zip(self._saved, self._versions, strict=True):
-            if tensor is not None and tensor._version is not None and tensor._version[0] != version:
-                raise AutogradError(
-                    f"{self.fn.__name__} saved {tensor.name or 'a tensor'} {list(tensor.shape)} for backward at version "
-                    f"{version}; {tensor._version[1]} has changed it since (version {tensor._version[0]}). "
-                    "Run backward before changing it, or change a copy [contract 4.10]"
-                )
+        for tensor, version in zip(self._saved, self._versions):  # noqa: B905 - made together in _keep
+            if tensor is not None:
+                now = tensor._version
+                if now is not None and now[0] != version:
+                    raise AutogradError(
+                        f"{self.fn.__name__} saved {tensor.name or 'a tensor'} {list(tensor.shape)} for backward at "
+                        f"version {version}; {now[1]} has changed it since (version {now[0]}). "
+                        "Run backward before changing it, or change a copy [contract 4.10]"
+                    )
         return self._saved
 
     def needs(self, index: int) -> bool:
@@ -163,42 +166,51 @@ class Function:
                 recorded = True
             else:
                 edges.append(None)
+        ctx = _NO_GRAPH
+        if recorded:
+            ctx = Node()
+            ctx.edges = edges
         state.enabled = False
         try:
-            if not recorded:
-                return cls.forward(_NO_GRAPH, *args)
-            ctx = Node()
-            ctx.edges = tuple(edges)
             result = cls.forward(ctx, *args)
         finally:
             state.enabled = True
+        if not recorded:
+            return result
         ctx.fn = cls
         ctx.seq = _sequence()
         results = result if result.__class__ is tuple else (result,)
-        _keep(ctx, results)
+        if ctx._saved:
+            _keep(ctx, results)
+        if len(results) > 1:
+            ctx.n_results = len(results)
         index = 0
         for r in results:
-            if r.dtype.is_floating:
+            if r.spec.is_floating:
                 r._node = ctx
-                r._index = index
                 r._requires_grad = True
+                if index:
+                    r._index = index
             index += 1
-        ctx.n_results = index
         return result
 
 
 def _keep(ctx: Node, results: tuple[Any, ...]) -> None:
     """Note the versions of what was saved; a saved result is kept as an alias, or it would keep its own node alive."""
+    versions = []
     saved = ctx._saved
-    if not saved:
-        return
-    for r in results:
-        for i, t in enumerate(saved):
-            if t is r:
-                saved = (*saved[:i], r.view_as(r.spec), *saved[i + 1 :])
+    for t in saved:
+        if t is None:
+            versions.append(0)
+            continue
+        for r in results:
+            if r is t:
+                saved = tuple([x.view_as(x.spec) if x is t else x for x in saved])
+        version = t._version
+        versions.append(0 if version is None else version[0])
     if state.saved_hooks:
         pack, ctx._unpack = state.saved_hooks[-1]
         ctx._saved = tuple([None if t is None else pack(t) for t in saved])
         return
     ctx._saved = saved
-    ctx._versions = tuple([0 if t is None or t._version is None else t._version[0] for t in saved])
+    ctx._versions = versions

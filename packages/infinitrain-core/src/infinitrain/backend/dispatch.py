@@ -19,17 +19,20 @@ from ..errors import (
     KernelError,
     KernelNotFoundError,
     NotSupportedError,
+    OutOfMemoryError,
     ShapeError,
     UnsupportedDtypeError,
     UnsupportedShapeError,
 )
-from . import registration, runtime, styles
+from . import registration, runtime, storage, styles
 from .kernels import LAYERS, Kernel, read_parameters
 from .optable import DTYPES, Op
 from .spec import TensorSpec
 from .storage import DeviceTensor
 
-Plan = tuple[Callable[..., Any], Callable[..., Any]]  # (run(*args), run_into(out, accumulate, *args))
+# (kernel or None, spec, make_array, run(*args), run_into(out, accumulate, *args)): a kernel is given when it can be called
+# directly: one result, destination style, a host-visible device without streams or window.
+Plan = tuple[Any, TensorSpec | None, Callable[[], Any], Callable[..., Any], Callable[..., Any]]
 MAX_PLANS = 4096
 MAX_DIMS = 8
 
@@ -51,27 +54,24 @@ def bind(row: Op) -> Callable[..., Any]:
             keys.append(p.name)
     signature = ", ".join(p.name if p.required else f"{p.name}=_defaults[{i}]" for i, p in enumerate(row.params))
     args = ", ".join(row.param_names)
-    into = (
-        "    if out is None:\n"
-        f"        return plan[0]({args})\n"
-        f"    return plan[1](out, accumulate, {args})\n"
-        if row.results
-        else f"    return plan[0]({args})\n"
-    )
+    outs = ", *, out=None, accumulate=False" if row.results else ""
+    body = _RUN_RESULTS if row.results else "    return plan[3]({args})\n"
     source = (
-        f"def {row.name}({signature}{', *, out=None, accumulate=False' if row.results else ''}):\n"
+        f"def {row.name}({signature}{outs}):\n"
         + "".join(prelude)
         + "    try:\n"
         f"        plan = _plans[{', '.join(keys)},]\n"
         "    except (KeyError, AttributeError, TypeError):\n"
-        f"        plan = _build(({args},), ({', '.join(row.param_names)},))\n"
-        + into
+        f"        plan = _build(({args},))\n" + body.format(args=args, name=row.name)
     )
     # A missing attribute means that an argument is no tensor; _build names it.
     scope = {
         "_plans": plans,
         "_defaults": [p.default for p in row.params],
-        "_build": lambda args, _: _build(row, plans, args),
+        "_build": lambda args: _build(row, plans, args),
+        "_new": object.__new__,
+        "_storage": storage,
+        "_out_of_memory": _out_of_memory,
     }
     exec(compile(source, f"<op {row.name}>", "exec"), scope)  # the source above, names from the table only
     call: Callable[..., Any] = scope[row.name]
@@ -81,6 +81,38 @@ def bind(row: Op) -> Callable[..., Any]:
     row.call = call
     _all_plans.append(plans)
     return call
+
+
+# The body of an op's function. The direct case is written out: calls and argument tuples saved here are most of what an
+# op costs beside its kernel.
+_RUN_RESULTS = """\
+    kernel, spec, make_array, run, into = plan
+    if out is None:
+        if kernel is None:
+            return run({args})
+        out = _new(_storage.tensor_class)
+        out.spec = spec
+        try:
+            out.array = make_array()
+        except MemoryError:
+            raise _out_of_memory(spec) from None
+        kernel({args}, out=out)
+        return out
+    if kernel is None or accumulate or out.spec is not spec:
+        return into(out, accumulate, {args})
+    kernel({args}, out=out)
+    version = out._version
+    if version is None:
+        out._version = [1, {name!r}]
+    else:
+        version[0] += 1
+        version[1] = {name!r}
+    return out
+"""
+
+
+def _out_of_memory(spec: TensorSpec) -> OutOfMemoryError:
+    return OutOfMemoryError(spec.device, spec.nbytes)
 
 
 _all_plans: list[dict[Any, Plan]] = []
@@ -244,11 +276,18 @@ def _make(row: Op, results: tuple[TensorSpec, ...], device: Device, impl: Any, r
     if blocking or not bare:
         fn = styles.guard(row, fn, kernel, device, impl, blocking)
     if not row.results:
-        return styles.writing(row, fn), styles.no_out(row)
+        return None, None, _no_array, styles.writing(row, fn), _no_array
     if all(spec.numel == 0 for spec in results):
-        return styles.empties(results), styles.into_empty(row, results)
-    run = styles.destination(fn, results, impl) if style == "destination" else styles.value(row, fn, results)
-    return run, styles.into(row, fn, style, can_accumulate, results, run)
+        return None, None, _no_array, styles.empties(results), styles.into_empty(row, results)
+    run = styles.destination(fn, results) if style == "destination" else styles.value(row, fn, results)
+    into = styles.into(row, fn, style, can_accumulate, results, run)
+    if bare and not blocking and style == "destination" and len(results) == 1 and impl.has_arrays:
+        return fn, results[0], impl.array_maker(results[0].shape, results[0].dtype), run, into
+    return None, None, _no_array, run, into
+
+
+def _no_array() -> Any:
+    raise AssertionError("this plan makes no array")
 
 
 def _callable(

@@ -17,11 +17,12 @@ class TensorSpec:
     has grown large; two equal specs that are not identical then cost a cache miss, never a wrong answer.
     """
 
-    __slots__ = ("__weakref__", "device", "dtype", "nbytes", "ndim", "numel", "shape")
+    __slots__ = ("__weakref__", "device", "dtype", "is_floating", "nbytes", "ndim", "numel", "shape")
     _interned: dict[tuple, TensorSpec] = {}
 
     def __init__(self, shape: Shape, dtype: DType, device: Device) -> None:
         self.shape, self.dtype, self.device = shape, dtype, device
+        self.is_floating = dtype.is_floating
         self.ndim = len(shape)
         self.numel = prod(shape)
         self.nbytes = self.numel * dtype.itemsize

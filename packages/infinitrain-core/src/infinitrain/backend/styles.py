@@ -62,36 +62,13 @@ def pack(results: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _allocator(spec: TensorSpec, impl: Any) -> Callable[[], Any]:
-    if not (impl.host_visible and impl.has_arrays):
-        return lambda: storage.empty_like_spec(spec)
-    cls, new, empty, shape, dtype = storage.tensor_class, object.__new__, impl.empty_array, spec.shape, spec.dtype
-
-    def allocate() -> Any:
-        tensor = new(cls)
-        tensor.spec = spec
-        tensor.array = empty(shape, dtype)
-        return tensor
-
-    return allocate
-
-
-def destination(fn: Callable[..., Any], results: tuple[TensorSpec, ...], impl: Any) -> Callable[..., Any]:
-    allocators = [_allocator(spec, impl) for spec in results]
-    if len(results) == 1:
-        allocate = allocators[0]
-
-        def run_one(*args: Any) -> Any:
-            out = allocate()
-            fn(*args, out=out)
-            return out
-
-        return run_one
+def destination(fn: Callable[..., Any], results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
+    """Return the function that allocates the results and lets the kernel fill them."""
 
     def run(*args: Any) -> Any:
-        out = tuple([allocate() for allocate in allocators])
-        fn(*args, out=out)
-        return out
+        out = tuple([storage.empty_like_spec(spec) for spec in results])
+        fn(*args, out=out if len(out) > 1 else out[0])
+        return pack(out)
 
     return run
 
@@ -137,13 +114,6 @@ def writing(row: Op, fn: Callable[..., Any]) -> Callable[..., Any]:
                 t.bump_version(row.name)
 
     return run
-
-
-def no_out(row: Op) -> Callable[..., Any]:
-    def refuse(*args: Any) -> Any:
-        raise TypeError(f"{row.name} writes {', '.join(row.writes)} in place and takes no out [contract 4.4]")
-
-    return refuse
 
 
 def into_empty(row: Op, results: tuple[TensorSpec, ...]) -> Callable[..., Any]:

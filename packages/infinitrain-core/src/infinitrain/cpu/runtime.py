@@ -7,6 +7,8 @@ import os
 import platform
 import resource
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,9 @@ class CpuRuntime(DeviceGuardImpl):
             return np.empty(shape, dtype.numpy)
         except MemoryError:
             raise OutOfMemoryError(CPU, int(np.prod(shape)) * dtype.itemsize) from None
+
+    def array_maker(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], np.ndarray]:
+        return partial(np.empty, shape, dtype.numpy)
 
     def memory_stats(self, device: Device) -> dict[str, int | None]:
         """Resident memory of the process: now, and its peak since ``reset_peak`` where the system tells."""
