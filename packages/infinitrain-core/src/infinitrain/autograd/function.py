@@ -88,7 +88,9 @@ class Node:
         accumulates = op.op.accumulates_index  # type: ignore[attr-defined]
         for k, index in enumerate(indices):
             edge = self.edges[index]
-            if edge is None or edge[1] >= 0 or edge[0]._hooks is not None or k not in accumulates:
+            # A leaf that is two arguments takes one result into its destination; the engine adds the other.
+            taken = edge is not None and any(edge[0] is leaf for leaf in leaves)
+            if edge is None or taken or edge[1] >= 0 or edge[0]._hooks is not None or k not in accumulates:
                 outs.append(None)
                 flags.append(False)
                 continue
@@ -115,6 +117,9 @@ class _NoGraph(Node):
 
     def save(self, *tensors: Tensor | None) -> None:
         pass
+
+    def needs(self, index: int) -> bool:
+        return False
 
     def __setattr__(self, name: str, value: Any) -> None:
         pass

@@ -101,6 +101,11 @@ class Op:
         self.write_index = tuple(self.param_names.index(name) for name in writes)
         self.call: Callable[..., Any] = infer  # replaced by the dispatching function, see dispatch.bind
 
+    def result_name(self, index: int) -> str:
+        """Return the name of result ``index``, for messages; of a list of results, with its place."""
+        first = self.results[0]
+        return f"{first[1:]}[{index}]" if first.startswith("*") else self.results[index]
+
     @property
     def param_names(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.params)
@@ -147,8 +152,9 @@ def op(
 ) -> Callable[[Callable[..., Results]], Any]:
     """Declare an op; see the module's text. Name lists are space-separated.
 
-    ``results`` names the results ("" for none), ``writes`` the parameters changed in place, ``accumulates`` the results
-    that may be added to a destination, ``autocast`` is one of lower, float32, widest, keep [contract 5.1].
+    ``results`` names the results ("" for none; ``*pieces`` for a list of two or more, as many as infer returns),
+    ``writes`` the parameters changed in place, ``accumulates`` the results that may be added to a destination,
+    ``autocast`` is one of lower, float32, widest, keep [contract 5.1].
     """
 
     def declare(infer: Callable[..., Results]) -> Any:
@@ -192,21 +198,31 @@ def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
-    """Return ``axis`` counted from the front. Raises ShapeError when it is out of range."""
-    if not -ndim <= axis < ndim:
-        raise ShapeError(f"{what} {axis} is out of range for a tensor with {ndim} dimensions")
-    return axis % ndim
+    """Return ``axis`` counted from the front. Raises ShapeError when it is out of range, DtypeError when it is no int."""
+    try:
+        number = axis.__index__()
+    except AttributeError:
+        raise DtypeError(f"{what} is an int, got {axis!r}") from None
+    if not -ndim <= number < ndim:
+        raise ShapeError(f"{what} {number} is out of range for a tensor with {ndim} dimensions")
+    return number % ndim
 
 
-def axes_of(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Return ``axes`` (one, several, or None for all) counted from the front, sorted. Raises ShapeError."""
+def axes_of(axes: int | Sequence[int] | None, ndim: int, what: str = "axis") -> tuple[int, ...]:
+    """Return ``axes`` (one, several, or None for all) counted from the front, sorted. Raises ShapeError, DtypeError."""
     if axes is None:
         return tuple(range(ndim))
-    wanted = (axes,) if isinstance(axes, int) else tuple(axes)
-    found = tuple(sorted(axis_of(a, ndim) for a in wanted))
+    wanted = tuple(axes) if isinstance(axes, Sequence) else (axes,)
+    found = tuple(sorted(axis_of(a, ndim, what) for a in wanted))
     if len(set(found)) != len(found):
-        raise ShapeError(f"axes {wanted} name one axis twice")
+        raise ShapeError(f"{what} {wanted} names one axis twice")
     return found
+
+
+def require_axis(name: str, axis: int, ndim: int) -> None:
+    """Raise ShapeError unless ``axis`` counts from the front: kernels get it like that, functions normalise it."""
+    if not 0 <= axis < ndim:
+        raise ShapeError(f"{name} {axis} is not in 0..{ndim - 1}")
 
 
 def require_shape(name: str, got: tuple[int, ...], want: tuple[int, ...]) -> None:

@@ -86,16 +86,16 @@ def _check_values(row: Op, got: Any, results: tuple[TensorSpec, ...], args: tupl
     """Check what a value-style kernel returned: number, specs, no aliasing of inputs [contract 4.4]."""
     if not isinstance(got, tuple) or len(got) != len(results):
         raise KernelError(f"kernel {row.name} returned {got!r}, expected {len(results)} tensors [contract 4.4]")
-    for name, tensor, spec in zip(row.results, got, results, strict=True):
+    for i, (tensor, spec) in enumerate(zip(got, results, strict=True)):
         if not isinstance(tensor, DeviceTensor) or tensor.spec is not spec:
             same = isinstance(tensor, DeviceTensor) and (
                 (tensor.shape, tensor.dtype, tensor.device) == (spec.shape, spec.dtype, spec.device)
             )
             if not same:
                 what = tensor.spec if isinstance(tensor, DeviceTensor) else repr(tensor)
-                raise KernelError(f"kernel {row.name}: result {name} is {what}, inferred {spec} [contract 4.4]")
+                raise KernelError(f"kernel {row.name}: result {row.result_name(i)} is {what}, inferred {spec} [contract 4.4]")
         if not row.view and any(tensor is a for a in args):
-            raise KernelError(f"kernel {row.name}: result {name} is one of its arguments [contract 4.4]")
+            raise KernelError(f"kernel {row.name}: result {row.result_name(i)} is one of its arguments [contract 4.4]")
 
 
 def empties(results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
@@ -210,7 +210,7 @@ def _check_out(row: Op, outs: tuple, results: tuple[TensorSpec, ...], args: tupl
             or (out.dtype is not spec.dtype and not (i in row.accumulates_index and out.dtype is float32))
         ):
             raise KernelError(
-                f"{row.name}: out {row.results[i]} is {out.spec}, inferred {spec} [contract 4.4]", op=row.name
+                f"{row.name}: out {row.result_name(i)} is {out.spec}, inferred {spec} [contract 4.4]", op=row.name
             )
         if out is not None and any(out is a for a in args):
-            raise KernelError(f"{row.name}: out {row.results[i]} is one of the arguments [contract 4.4]")
+            raise KernelError(f"{row.name}: out {row.result_name(i)} is one of the arguments [contract 4.4]")
