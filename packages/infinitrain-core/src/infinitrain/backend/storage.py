@@ -170,29 +170,36 @@ def empty_like_spec(spec: TensorSpec) -> Any:
 
 def read_bytes(tensor: DeviceTensor, into: memoryview) -> None:
     """Copy a tensor's bytes to host memory; done when this returns."""
-    runtime, stream = _runtime_and_stream(tensor.device)
+    runtime, stream = _runtime_and_stream(tensor.device, tensor)
     if tensor.nbytes:
         runtime.memcpy(into, 0, tensor.buffer, tensor.offset, tensor.nbytes, D2H, stream)
 
 
 def write_bytes(tensor: DeviceTensor, data: memoryview) -> None:
     """Fill a tensor from host memory, which may be overwritten when this returns."""
-    runtime, stream = _runtime_and_stream(tensor.device)
+    runtime, stream = _runtime_and_stream(tensor.device, tensor)
     if tensor.nbytes:
         runtime.memcpy(tensor.buffer, tensor.offset, data, 0, tensor.nbytes, H2D, stream)
     tensor.bump_version()
 
 
 def copy_between(dst: DeviceTensor, src: DeviceTensor) -> None:
-    """Copy bytes between tensors of equal size on devices of one type or through the host."""
+    """Copy bytes between tensors of equal size on devices of one type or through the host.
+
+    A copy between two devices runs on the destination's current stream and is ordered after the source's current stream,
+    whose later work is ordered after the copy [contract 3.6].
+    """
     from .registration import require_record
 
     if not dst.nbytes:
         return
     same = dst.device is src.device
     if same or (dst.device.type is src.device.type and require_record(dst.device.type).capabilities.peer_copy):
-        runtime, stream = _runtime_and_stream(dst.device)
-        runtime.memcpy(dst.buffer, dst.offset, src.buffer, src.offset, dst.nbytes, D2D, stream)
+        if same or not check_device(src.device).has_streams:
+            runtime, stream = _runtime_and_stream(dst.device, dst, src)
+            runtime.memcpy(dst.buffer, dst.offset, src.buffer, src.offset, dst.nbytes, D2D, stream)
+        else:
+            _copy_to_peer(dst, src)
         dst.bump_version()
         return
     host = memoryview(bytearray(dst.nbytes))
@@ -200,10 +207,28 @@ def copy_between(dst: DeviceTensor, src: DeviceTensor) -> None:
     write_bytes(dst, host)
 
 
-def _runtime_and_stream(device: Device) -> tuple[Any, Any]:
+def _copy_to_peer(dst: DeviceTensor, src: DeviceTensor) -> None:
+    runtime, source = _runtime_and_stream(src.device)
+    written = runtime.create_event()
+    runtime.record(written, source)
+    _, stream = _runtime_and_stream(dst.device, dst, src)
+    runtime.wait(stream, written)
+    runtime.memcpy(dst.buffer, dst.offset, src.buffer, src.offset, dst.nbytes, D2D, stream)
+    copied = runtime.create_event()
+    runtime.record(copied, stream)
+    runtime.wait(source, copied)
+
+
+def _runtime_and_stream(device: Device, *used: DeviceTensor) -> tuple[Any, Any]:
+    """Make ``device`` current; return its runtime and stream, which the tensors' memory must outlive [contract 3.3]."""
     runtime = check_device(device)
     set_current_device(device)
-    return runtime, runtime.current_stream(device) if runtime.has_streams else None
+    if not runtime.has_streams:
+        return runtime, None
+    stream = runtime.current_stream(device)
+    for tensor in used:
+        runtime.record_use(tensor.buffer, stream)
+    return runtime, stream
 
 
 def require_arrays(runtime: Any, what: str) -> None:
