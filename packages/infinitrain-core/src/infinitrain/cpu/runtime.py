@@ -7,6 +7,7 @@ import os
 import platform
 import resource
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -52,7 +53,12 @@ class CpuRuntime(DeviceGuardImpl):
     type = DeviceType.CPU  # type: ignore[assignment]
 
     def initialize(self, launch: LaunchInfo) -> None:
-        """Let malloc reuse freed memory of any size. INFINITRAIN_MALLOPT=0 leaves the process's allocator as it is."""
+        """Let malloc reuse freed memory of any size. INFINITRAIN_MALLOPT=0 leaves the process's allocator as it is.
+
+        NumPy's warnings on overflow and NaN are silenced for our kernels alone: they follow IEEE, and the training loop
+        is where a non-finite loss is noticed.
+        """
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"infinitrain\.(cpu|kernels)\.")
         if os.environ.get("INFINITRAIN_MALLOPT", "1") != "0" and sys.platform == "linux":
             mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
             if mallopt is not None:  # glibc; musl has none

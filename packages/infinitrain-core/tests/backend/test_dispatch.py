@@ -1,0 +1,167 @@
+"""Dispatch: plans, styles, destinations, layers, errors [contract 4.1-4.6]."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import infinitrain as it
+from infinitrain import ops
+from infinitrain.backend import OPS, TensorSpec
+from infinitrain.backend.dispatch import clear_plans
+from infinitrain.errors import (
+    DtypeError,
+    InfiniTrainError,
+    KernelError,
+    KernelNotFoundError,
+    ShapeError,
+    UnsupportedShapeError,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+@pytest.fixture
+def layer(monkeypatch):
+    def choose(name):
+        monkeypatch.setenv("INFINITRAIN_KERNELS", name)
+        clear_plans()
+
+    yield choose
+    monkeypatch.undo()
+    clear_plans()
+
+
+def t(rng, *shape, dtype=np.float32):
+    return it.tensor(rng.standard_normal(shape).astype(dtype))
+
+
+def test_every_op_is_documented_and_has_a_cpu_kernel():
+    from infinitrain.backend.dispatch import find_kernel
+    from infinitrain.device import DeviceType
+
+    for name, row in OPS.items():
+        assert row.doc and row.profile, name
+        assert find_kernel(row, DeviceType.CPU).op == name
+
+
+@pytest.mark.parametrize("layer_name", ["explicit", "array"])
+def test_accumulate_adds_to_what_is_there(rng, layer, layer_name):
+    layer(layer_name)
+    x, g = t(rng, 6, 3), t(rng, 6, 4)
+    out = t(rng, 4, 3)
+    before = out.numpy()
+    got = OPS["LinearBackwardWeight"].call(x, g, out=out, accumulate=True)
+    assert got is out and out.version > 0
+    np.testing.assert_allclose(out.numpy(), before + g.numpy().T @ x.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer_name", ["explicit", "array"])
+def test_one_of_several_results_can_be_added_and_another_overwritten(rng, layer, layer_name):
+    layer(layer_name)
+    x, w, g = t(rng, 5, 4), t(rng, 4), t(rng, 5, 4)
+    _, mean, rstd = ops.LayerNormForward(x, w, None, 1e-5)
+    plain = ops.LayerNormBackward(x, w, mean, rstd, g)
+    dweight, dbias = t(rng, 4), t(rng, 4)
+    before = dweight.numpy()
+    dx, got_w, got_b = ops.LayerNormBackward(
+        x, w, mean, rstd, g, out=(None, dweight, dbias), accumulate=(False, True, False)
+    )
+    assert got_w is dweight and got_b is dbias
+    np.testing.assert_allclose(dx.numpy(), plain[0].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(dweight.numpy(), before + plain[1].numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(dbias.numpy(), plain[2].numpy(), rtol=1e-6)
+
+
+def test_accumulating_into_float32_from_bfloat16(rng):
+    """[contract 4.4]: out += result in out's dtype whatever the inputs'."""
+    x, g = t(rng, 64, 3).astype("bfloat16"), t(rng, 64, 4).astype("bfloat16")
+    out = it.zeros(4, 3)
+    ops.LinearBackwardWeight(x, g, out=out, accumulate=True)
+    want = g.numpy().astype(np.float64).T @ x.numpy().astype(np.float64)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-2, atol=1e-2)
+
+
+def test_out_must_be_exactly_what_was_inferred(rng):
+    x, w = t(rng, 6, 3), t(rng, 4, 3)
+    with pytest.raises(KernelError, match=r"out y is float32\[6, 5\].*inferred float32\[6, 4\]"):
+        ops.LinearForward(x, w, None, out=it.zeros(6, 5))
+    with pytest.raises(KernelError, match="float64"):
+        ops.LinearForward(x, w, None, out=it.zeros(6, 4, dtype="float64"))
+    with pytest.raises(KernelError, match="accumulate"):
+        ops.LinearForward(x, w, None, out=it.zeros(6, 4), accumulate=True)
+
+
+def test_errors_name_op_argument_and_value(rng):
+    x = t(rng, 6, 3)
+    with pytest.raises(ShapeError, match=r"LinearForward\(x: float32\[6, 3\], weight: float32\[4, 2\].*bias=None"):
+        ops.LinearForward(x, t(rng, 4, 2), None)
+    with pytest.raises(TypeError, match="LinearForward: weight is a tensor, got ndarray"):
+        ops.LinearForward(x, np.ones((4, 3), np.float32), None)
+    with pytest.raises(DtypeError, match="LayerNormForward: x has dtype int64; the op takes floating"):
+        ops.LayerNormForward(it.tensor([[1, 2]]), it.ones(2), None, 1e-5)
+    with pytest.raises(TypeError, match="LayerNormForward: eps is a number, got str"):
+        ops.LayerNormForward(x, it.ones(3), None, "small")
+    with pytest.raises(UnsupportedShapeError, match="9 dimensions"):
+        ops.AddForward(it.ones(*[1] * 9), it.ones(1))
+
+
+def test_empty_results_call_no_kernel_and_empty_writes_neither(rng):
+    """[contract 4.4]"""
+    y = ops.LinearForward(it.zeros(0, 3), t(rng, 4, 3), None)
+    assert y.shape == (0, 4)
+    dw = ops.LinearBackwardWeight(it.zeros(0, 3), it.zeros(0, 4))  # an empty sum is not empty
+    assert dw.shape == (4, 3) and not dw.numpy().any()
+    ops.Fill(it.zeros(0), 1.0)
+
+
+def test_a_missing_kernel_says_what_it_blocks(monkeypatch):
+    """[contract 4.6]"""
+    from infinitrain.backend import registration
+    from infinitrain.device import DeviceType
+
+    kernels = registration.require_record(DeviceType.CPU).kernels
+    monkeypatch.delitem(kernels, "LinearForward")
+    clear_plans()
+    with pytest.raises(KernelNotFoundError, match=r"'cpu' has no kernel LinearForward \(profile training\).*LinearBackward"):
+        ops.LinearForward(it.ones(2, 3), it.ones(4, 3), None)
+    monkeypatch.undo()
+    clear_plans()
+
+
+def test_the_layer_cap_is_checked(layer):
+    layer("fastest")
+    with pytest.raises(InfiniTrainError, match="INFINITRAIN_KERNELS='fastest'"):
+        ops.LinearForward(it.ones(2, 3), it.ones(4, 3), None)
+
+
+def test_scalars_do_not_multiply_plans():
+    row = OPS["AdamW"]
+    p, g, m, v = (it.ones(3) for _ in range(4))
+    clear_plans()
+    for step in range(1, 20):
+        row.call((p,), (g,), (m,), (v,), 0.1 / step, 0.9, 0.99, 1e-8, 0.0, step)
+    plans = row.call.__globals__["_plans"]
+    assert len(plans) == 1
+
+
+def test_infer_equals_results_on_1000_random_shapes(rng):
+    """Linear, LayerNorm, Add on random shapes, empty and 0-d ones among them."""
+    for _ in range(350):
+        lead = tuple(rng.integers(0, 4, rng.integers(0, 4)))
+        fan_in, fan_out = int(rng.integers(1, 5)), int(rng.integers(1, 5))
+        x, w = t(rng, *lead, fan_in), t(rng, fan_out, fan_in)
+        b = t(rng, fan_out) if rng.integers(2) else None
+        cases = [
+            ("LinearForward", (x, w, b)),
+            ("LayerNormForward", (x, t(rng, fan_in), t(rng, fan_in), 1e-5)),
+            ("AddForward", (x, t(rng, *[n if rng.integers(2) else 1 for n in x.shape]))),
+        ]
+        for name, args in cases:
+            got = OPS[name].call(*args)
+            got = got if isinstance(got, tuple) else (got,)
+            inferred = [TensorSpec.of(s, d, x.device) for s, d in OPS[name].infer(*args)]
+            assert [(g.array.shape, g.dtype) for g in got] == [(s.shape, s.dtype) for s in inferred]
