@@ -29,7 +29,8 @@ def Copy(xp: Any, dst: Any, src: Any) -> None:
 @array_kernel()
 def AccumulateGrad(xp: Any, grad: Any, rate: Any, tensor: Any) -> None:
     wide = xp.float64 if "float64" in (str(grad.dtype), str(tensor.dtype)) else xp.float32
-    if grad.dtype == tensor.dtype and xp.isdtype(tensor.dtype, "integral"):
+    # isdtype would not take a dtype from outside the library, such as bfloat16.
+    if grad.dtype == tensor.dtype and "int" in str(tensor.dtype):
         tensor[...] = tensor + grad * rate
         return
     total = xp.astype(tensor, wide) + xp.astype(grad, wide) * rate
