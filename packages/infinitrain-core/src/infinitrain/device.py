@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from .errors import UnknownDeviceError
 
@@ -52,7 +52,7 @@ class Device:
     __slots__ = ("index", "type")
     type: DeviceType
     index: int
-    _all: dict[tuple[DeviceType, int], Device] = {}
+    _all: ClassVar[dict[tuple[DeviceType, int], Device]] = {}
 
     def __new__(cls, type: DeviceType | str, index: int = 0) -> Device:
         if isinstance(type, str):
@@ -78,7 +78,7 @@ class Device:
 
     __delattr__ = __setattr__  # type: ignore[assignment]
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (Device, (self.type, self.index))
 
     def __str__(self) -> str:
@@ -114,7 +114,9 @@ class Device:
         if isinstance(text, Device):
             return text
         if not isinstance(text, str):
-            raise TypeError(f"a device is a Device or a string such as 'cpu' or 'cuda:1', got {text!r} [contract 1.5]")
+            raise TypeError(
+                f"a device is a Device or a string such as 'cpu' or 'cuda:1', got {text!r} [contract 1.5]"
+            )
         name, colon, index = text.partition(":")
         if not colon:
             return Device(Device.parse_type(name))

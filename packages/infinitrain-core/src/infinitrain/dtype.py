@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +19,7 @@ class DType:
 
     __slots__ = ("id", "is_floating", "is_integer", "itemsize", "kind", "name", "numpy")
 
-    def __init__(self, id: int, name: str, kind: str, numpy: np.dtype) -> None:
+    def __init__(self, id: int, name: str, kind: str, numpy: np.dtype[Any]) -> None:
         self.id, self.name, self.kind, self.numpy = id, name, kind, numpy
         self.itemsize = numpy.itemsize
         self.is_floating = kind == "f"
@@ -28,7 +28,7 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (as_dtype, (self.name,))
 
 
@@ -68,10 +68,15 @@ def as_dtype(value: object) -> DType:
         return _BY_NAME[value]
     if value is bool:
         return bool_
-    try:
-        return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
-    except (KeyError, TypeError):
-        raise DtypeError(f"unknown dtype {value!r}; known: {', '.join(_BY_NAME)}") from None
+    # NumPy would read None and float as float64, and int as its platform's integer.
+    if not isinstance(value, str) and not any(
+        value is ambiguous for ambiguous in (None, int, float, complex)
+    ):
+        try:
+            return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
+        except (KeyError, TypeError):
+            pass
+    raise DtypeError(f"unknown dtype {value!r}; known: {', '.join(_BY_NAME)}")
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -6,16 +6,32 @@ Errors that Python users expect as a built-in type are that type too (``ShapeErr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
 class InfiniTrainError(Exception):
-    """Root of all errors raised by InfiniTrain. Keyword fields become attributes."""
+    """Root of all errors raised by InfiniTrain. Keyword fields become attributes; those that are not given are None."""
+
+    provider: str | None = None
+    op: str | None = None
+    device: Any = None
+    dtype: Any = None
 
     def __init__(self, message: str = "", **fields: Any) -> None:
         super().__init__(message)
         for name, value in fields.items():
             setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Ranks in other processes send their errors home. The subclasses' constructors take other arguments than args.
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
+
+
+def _rebuild(cls: type[InfiniTrainError], args: tuple[Any, ...], fields: dict[str, Any]) -> InfiniTrainError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class ShapeError(InfiniTrainError, ValueError):
@@ -41,14 +57,17 @@ class BackendError(InfiniTrainError, RuntimeError):
 class BackendRegistrationError(BackendError):
     """A registration was refused; ``problems`` lists every reason at once [contract 2.3]."""
 
-    def __init__(self, provider: str, problems: list[str]) -> None:
+    def __init__(self, provider: str, problems: Sequence[str]) -> None:
         self.provider, self.problems = provider, list(problems)
         lines = "".join(f"\n  - {problem}" for problem in self.problems)
         super().__init__(f"backend {provider!r} was not registered:{lines}")
 
 
 class UnknownDeviceError(BackendError, ValueError):
-    """A text names no device type [contract 1.7]."""
+    """A text names no device type [contract 1.7]. ``text`` is the text, ``near`` the known names that resemble it."""
+
+    text: str = ""
+    near: tuple[str, ...] = ()
 
 
 class BackendNotAvailableError(BackendError):
@@ -77,14 +96,16 @@ class NoDeviceError(BackendInitError):
 class MissingLibraryError(BackendInitError):
     """A native library that the provider needs was not found."""
 
-    def __init__(self, library: str, searched: list[str] | tuple[str, ...] = ()) -> None:
+    def __init__(self, library: str, searched: Sequence[str] = ()) -> None:
         self.library, self.searched = library, tuple(searched)
-        where = "; searched " + ", ".join(self.searched) if self.searched else ""
-        super().__init__(f"library {library!r} not found{where} [contract 3.2]")
+        where = f"; searched {', '.join(self.searched)}" if self.searched else ""
+        super().__init__(f"library {library!r} was not found{where} [contract 3.2]")
 
 
 class NotSupportedError(BackendError):
-    """An optional capability that the provider does not have."""
+    """An optional capability that the provider does not have [contract 3.1]. ``method`` names it where it is one."""
+
+    method: str | None = None
 
 
 class KernelNotFoundError(BackendError):
@@ -108,14 +129,15 @@ class OutOfMemoryError(BackendError, MemoryError):
 
     def __init__(self, device: Any, requested: int, free: int | None = None, held: int | None = None) -> None:
         self.device, self.requested, self.free, self.held = device, requested, free, held
-
-        def mib(n: int | None) -> str:
-            return "n/a" if n is None else f"{n / 2**20:.1f} MiB"
-
         super().__init__(
-            f"out of memory on {device}: asked for {mib(requested)}, free {mib(free)}, "
-            f"held by this process {mib(held)}; use a smaller batch or sequence [contract 3.3]"
+            f"out of memory on {device}: asked for {mebibytes(requested)}, free {mebibytes(free)}, "
+            f"held by this process {mebibytes(held)}; use a smaller batch or sequence [contract 3.3]"
         )
+
+
+def mebibytes(nbytes: int | None) -> str:
+    """Return a number of bytes for people; an unknown one is "n/a", never 0 [contract 3.7]."""
+    return "n/a" if nbytes is None else f"{nbytes / 2**20:.1f} MiB"
 
 
 class DeviceError(BackendError):

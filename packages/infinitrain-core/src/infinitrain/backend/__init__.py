@@ -1,10 +1,20 @@
 """What a provider reads and implements: registration, runtime, kernels, collectives. See docs/contract.md."""
 
+from .allocator import CachingAllocator
 from .capabilities import Capabilities, Option
-from .ccl import CclImpl
-from .discovery import failed_backends, installed_backends, load_backend, load_backend_module
+from .ccl import AVG, MAX, MIN, PROD, SUM, CclImpl
+from .discovery import (
+    backend_modules,
+    failed_backends,
+    installed_backends,
+    load_backend,
+    load_backend_module,
+    registrar_path,
+)
 from .dispatch import composite
-from .kernels import register_kernel
+from .guard_impl import D2D, D2H, H2D, Buffer, DeviceGuardImpl, LaunchInfo
+from .kernels import check_kernels, register_kernel
+from .noop import NO_OP_KERNELS, no_op_backward, no_op_forward
 from .optable import BASE_OPS, OPS, Op, Param
 from .registration import (
     CONTRACT,
@@ -17,15 +27,11 @@ from .registration import (
     register_ccl_impl,
     register_device_guard_impl,
     register_privateuse1_backend,
+    registered_types,
 )
 from .runtime import (
-    D2D,
-    D2H,
-    H2D,
-    Buffer,
     DeviceGuard,
-    DeviceGuardImpl,
-    LaunchInfo,
+    backend_options,
     current_device,
     get_device_guard_impl,
     has_device_guard_impl,
@@ -39,14 +45,21 @@ from .spec import TensorSpec
 from .storage import DeviceTensor, empty, from_array
 
 __all__ = [
+    "AVG",
     "BASE_OPS",
     "CONTRACT",
     "D2D",
     "D2H",
     "H2D",
+    "MAX",
+    "MIN",
+    "NO_OP_KERNELS",
     "OPS",
+    "PROD",
+    "SUM",
     "BackendRegistration",
     "Buffer",
+    "CachingAllocator",
     "Capabilities",
     "CclImpl",
     "DeviceGuard",
@@ -58,6 +71,9 @@ __all__ = [
     "Param",
     "PrivateUse1BackendRegistration",
     "TensorSpec",
+    "backend_modules",
+    "backend_options",
+    "check_kernels",
     "composite",
     "current_device",
     "empty",
@@ -71,11 +87,15 @@ __all__ = [
     "installed_backends",
     "load_backend",
     "load_backend_module",
+    "no_op_backward",
+    "no_op_forward",
     "register_backend",
     "register_ccl_impl",
     "register_device_guard_impl",
     "register_kernel",
     "register_privateuse1_backend",
+    "registered_types",
+    "registrar_path",
     "set_backend_options",
     "set_current_device",
     "set_launch_info",

@@ -12,25 +12,38 @@ from ..errors import BackendInitError
 
 @dataclass(frozen=True)
 class Option:
-    """One provider option: ``--backend_option name=value`` or ``INFINITRAIN_<PROVIDER>_<NAME>`` [contract 3.2]."""
+    """One provider option: ``--backend_option name=value`` or ``INFINITRAIN_<PROVIDER>_<NAME>`` [contract 3.2].
+
+    ``type`` is str, int, float, bool, or a callable that raises ValueError; ``default`` is a value of it, or None.
+    """
 
     name: str
-    type: type = str
+    type: Callable[[str], Any] = str
     default: Any = None
     help: str = ""
 
     def parse(self, text: str) -> Any:
         """Return the option's value for ``text``. Raises BackendInitError."""
-        if self.type is bool:
-            words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-            if text.lower() in words:
-                return words[text.lower()]
-        else:
-            try:
-                return self.type(text)
-            except ValueError:
-                pass
-        raise BackendInitError(f"backend option {self.name}={text!r} is not a {self.type.__name__} [contract 3.2]")
+        try:
+            return _truth(text) if self.type is bool else self.type(text)
+        except ValueError:
+            kind = getattr(self.type, "__name__", "value")
+            raise BackendInitError(
+                f"backend option {self.name}={text!r} is not a {kind} [contract 3.2]"
+            ) from None
+
+
+def _truth(text: str) -> bool:
+    word = text.lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(text)
+
+
+def _unknown_peak(dtype: DType) -> float | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ class Capabilities:
 
     ``host_visible``: native arrays are plain host memory. ``peer_copy``: D2D between two devices works directly.
     ``thread_ranks``: several ranks may be threads of one process. ``peak_flops``: dtype -> FLOP/s of one device, or
-    None when unknown. ``nondeterministic``: ops whose bits may differ from run to run.
+    None when unknown. ``options``: what users may set. ``nondeterministic``: ops whose bits may differ from run to run.
     """
 
     host_visible: bool = False
@@ -47,4 +60,4 @@ class Capabilities:
     thread_ranks: bool = True
     options: tuple[Option, ...] = ()
     nondeterministic: tuple[str, ...] = ()
-    peak_flops: Callable[[DType], float | None] = lambda dtype: None
+    peak_flops: Callable[[DType], float | None] = _unknown_peak

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -11,8 +10,9 @@ from typing import Any, Final
 
 from .. import device as _device
 from ..device import BUILTIN_NAMES, type_name
-from ..errors import BackendError, BackendNotAvailableError, UnknownDeviceError
+from ..errors import BackendError, BackendNotAvailableError, BackendRegistrationError, UnknownDeviceError
 from . import registration
+from .kernels import import_path
 
 GROUP: Final = "infinitrain.backends"
 _failures: dict[str, str] = {}
@@ -37,11 +37,11 @@ def load_backend(name: str, *, quiet: bool = False) -> bool:
     """Load the installed provider ``name`` unless it is registered; return whether it is registered now.
 
     Raises BackendNotAvailableError, cause chained, when it is installed but does not load; with ``quiet`` the failure
-    is recorded only.
+    is recorded only. INFINITRAIN_BACKEND_AUTOLOAD=0 turns entry points off.
     """
-    if registration.has_privateuse1_backend() and registration.get_privateuse1_backend_name() == name:
+    if _is_registered(name):
         return True
-    if os.environ.get("INFINITRAIN_BACKEND_AUTOLOAD", "1") == "0":
+    if not autoload():
         return False
     entries = installed_backends().get(name, [])
     if not entries:
@@ -51,23 +51,35 @@ def load_backend(name: str, *, quiet: bool = False) -> bool:
             owners = " and ".join(sorted(_owner(e) for e in entries))
             raise BackendError(f"two distributions provide device {name!r}: {owners}; uninstall one")
         entries[0].load()()
-        held = registration.get_privateuse1_backend_name()
-        if held != name:
-            raise BackendError(f"its entry point registered {held!r} instead of {name!r}")
+        if not _is_registered(name):
+            raise BackendError(f"its entry point {entries[0].value!r} did not register device {name!r}")
     except Exception as error:
         _failures[name] = f"{type(error).__name__}: {error}"
         if quiet:
             return False
         raise BackendNotAvailableError(
-            f"backend {name!r} ({_owner(entries[0])}) is installed but failed to load: {error} [contract 2.8]",
+            f"backend {name!r} ({_owner(entries[0])}) is installed but failed to load: "
+            f"{type(error).__name__}: {error} [contract 2.8]",
             provider=name,
         ) from error
     _failures.pop(name, None)
     return True
 
 
+def autoload() -> bool:
+    """Tell whether entry points are used at all [contract 2.8]."""
+    return os.environ.get("INFINITRAIN_BACKEND_AUTOLOAD", "1") != "0"
+
+
+def _is_registered(name: str) -> bool:
+    return any(type_name(t) == name for t in registration.registered_types())
+
+
 def _owner(entry: Any) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.value
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else str(entry.value)
+
+
+_registrars: list[str] = []
 
 
 def load_backend_module(path: str) -> None:
@@ -77,7 +89,7 @@ def load_backend_module(path: str) -> None:
     """
     module, _, function = path.partition(":")
     try:
-        registrar: Callable[[], Any] = getattr(importlib.import_module(module), function or "register_backend")
+        registrar: Callable[[], Any] = import_path(f"{module}:{function or 'register_backend'}")
         registrar()
     except Exception as error:
         _failures[path] = f"{type(error).__name__}: {error}"
@@ -85,6 +97,35 @@ def load_backend_module(path: str) -> None:
             f"backend module {path!r} failed to register: {type(error).__name__}: {error} [contract 2.8]",
             provider=path,
         ) from error
+    _failures.pop(path, None)
+    if path not in _registrars:
+        _registrars.append(path)
+
+
+def backend_modules() -> tuple[str, ...]:
+    """Return the registrars that ``load_backend_module`` ran: what a spawned rank runs first."""
+    return tuple(_registrars)
+
+
+def registrar_path(registrar: Callable[[], Any]) -> str:
+    """Return ``pkg.mod:function`` for ``main(register_backend=...)``, by which spawned ranks find it too.
+
+    Raises BackendRegistrationError for a lambda, a closure, or whatever else cannot be imported by name.
+    """
+    path = f"{getattr(registrar, '__module__', '?')}:{getattr(registrar, '__qualname__', repr(registrar))}"
+    try:
+        found = import_path(path)
+    except (ImportError, ValueError):
+        found = None
+    if found is not registrar:
+        raise BackendRegistrationError(
+            path,
+            [
+                "spawned ranks import the registrar by name, and this one is a closure, a lambda or a method: "
+                "give a function at the top level of a module [contract 2.8]"
+            ],
+        )
+    return path
 
 
 def situation() -> str:
@@ -93,9 +134,12 @@ def situation() -> str:
     parts = [f"Registered: {registered}"]
     installed: list[str] = []
     with contextlib.suppress(Exception):
-        installed = sorted(set(installed_backends()) - {type_name(t) for t in registration.registered_types()})
+        installed = sorted(
+            set(installed_backends()) - {type_name(t) for t in registration.registered_types()}
+        )
     if installed:
-        parts.append(f"installed, not loaded: {', '.join(installed)}")
+        off = "" if autoload() else " (INFINITRAIN_BACKEND_AUTOLOAD=0)"
+        parts.append(f"installed, not loaded{off}: {', '.join(installed)}")
     if _failures:
         parts.append("failed to load: " + "; ".join(f"{n} ({why})" for n, why in sorted(_failures.items())))
     return "; ".join(parts) + "."

@@ -10,10 +10,11 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from ..device import DeviceType
-from ..errors import BackendRegistrationError
+from ..dtype import ALL
 from .optable import OPS, Op
 
 LAYERS: Final = ("explicit", "array", "composite")  # highest first
+_EXTRA: Final = ("out", "accumulate")  # given by keyword
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Kernel:
 
     def resolve(self) -> Callable[..., Any]:
         """Return the callable, importing it when it was given as a path."""
-        return import_path(self.fn) if isinstance(self.fn, str) else self.fn
+        fn: Callable[..., Any] = import_path(self.fn) if isinstance(self.fn, str) else self.fn
+        return fn
 
     def adapt(self, row: Op, results: Any, impl: Any) -> Callable[..., Any]:
         """Return the kernel for one plan; kernels of the array layer override this."""
@@ -38,9 +40,11 @@ class Kernel:
 def import_path(path: str) -> Any:
     """Return what ``pkg.mod`` or ``pkg.mod:name`` names. Raises ImportError with the path."""
     module, _, name = path.partition(":")
+    found = importlib.import_module(module)
+    if not name:
+        return found
     try:
-        found = importlib.import_module(module)
-        return getattr(found, name) if name else found
+        return getattr(found, name)
     except AttributeError:
         raise ImportError(f"{path!r}: module {module!r} has no {name!r} [contract 2.9]") from None
 
@@ -59,38 +63,36 @@ def register_kernel(
     value style; ``accumulate`` says that it can add to its destination. ``params`` gives the names where a signature
     cannot be read (ctypes functions). An import path ``"pkg.mod:function"`` is resolved at first dispatch. ``dtypes``
     limits the kernel to calls whose floating tensors all have one of these dtypes; others go to the layer below.
+
+    What is wrong with it is reported at the end of the registration, together with everything else.
     """
-    add_kernel(type, name, "explicit", fn, params, dtypes)
-
-
-def add_kernel(
-    type: DeviceType,
-    name: str,
-    layer: str,
-    fn: Callable[..., Any] | str,
-    params: Sequence[str] | None = None,
-    dtypes: Sequence[str] | None = None,
-) -> None:
-    """Register a kernel in one layer. Raises BackendRegistrationError for an unknown op or a second one."""
     from .registration import building
 
     record = building("register_kernel", type)
     if name not in OPS:
         near = get_close_matches(name, OPS, 3)
         hint = f"; near: {', '.join(near)}" if near else ""
-        raise BackendRegistrationError(record.name, [f"kernel {name!r} is no op of the table{hint} [contract 2.3]"])
-    layers = record.kernels.setdefault(name, {})
-    if layer in layers:
-        raise BackendRegistrationError(
-            record.name, [f"kernel {name} is registered twice in the {layer} layer [contract 4.3]"]
+        record.problems.append(f"kernel {name!r} is no op of the table{hint} [contract 2.3]")
+        return
+    known = {d.name for d in ALL}
+    strange = [d for d in dtypes or () if d not in known]
+    if strange:
+        record.problems.append(
+            f"kernel {name}: unknown dtypes {strange}; known: {', '.join(sorted(known))} [contract 4.4]"
         )
-    layers[layer] = Kernel(
-        name, layer, fn, tuple(params) if params is not None else None, tuple(dtypes) if dtypes is not None else None
-    )
+    layers = record.kernels.setdefault(name, {})
+    if "explicit" in layers:
+        record.problems.append(f"kernel {name} is registered twice in the explicit layer [contract 4.3]")
+        return
+    layers["explicit"] = Kernel(name, "explicit", fn, _tuple(params), _tuple(dtypes))
+
+
+def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
 
 
 def parameters(kernel: Kernel) -> tuple[str, ...] | None:
-    """Return the kernel's parameter names, or None when they cannot be known yet (an import path)."""
+    """Return the kernel's parameter names, or None when they cannot be known (yet)."""
     if kernel.params is not None:
         return kernel.params
     if isinstance(kernel.fn, str):
@@ -99,18 +101,22 @@ def parameters(kernel: Kernel) -> tuple[str, ...] | None:
 
 
 def read_parameters(fn: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the parameter names of a callable, or None where its signature cannot be read."""
+    """Return the parameter names of a callable, or None where its signature cannot be read or hides some (``*args``)."""
     try:
         found = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return None
-    return tuple(p.name for p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found):
+        return None
+    return tuple(p.name for p in found)
 
 
 def signature_problem(op: Op, kernel: Kernel, contract: tuple[int, int]) -> str | None:
     """Return what is wrong with a kernel's parameters, measured at the provider's contract version, or None."""
     if kernel.layer == "array":
         return None  # written against arrays; checked by the kernels package itself
+    if op.since > contract:
+        return f"kernel {op.name}: the op is since {_dotted(op.since)}, declared is {_dotted(contract)} [contract 9.2]"
     if not callable(kernel.fn) and not isinstance(kernel.fn, str):
         return f"kernel {op.name} is {kernel.fn!r}, neither a callable nor an import path [contract 2.3]"
     names = parameters(kernel)
@@ -118,13 +124,17 @@ def signature_problem(op: Op, kernel: Kernel, contract: tuple[int, int]) -> str 
         if isinstance(kernel.fn, str):
             return None
         return f"kernel {op.name}: its signature cannot be read; give register_kernel(..., params=(...)) [contract 2.3]"
-    positional = tuple(n for n in names if n not in ("out", "accumulate"))
+    positional = tuple(n for n in names if n not in _EXTRA)
     wanted = tuple(p.name for p in op.params_at(contract))
     if positional != wanted:
         return (
             f"kernel {op.name}: parameters ({', '.join(positional)}) do not match the table's "
-            f"({', '.join(wanted)}) at contract {contract[0]}.{contract[1]} [contract 2.3]"
+            f"({', '.join(wanted)}) at contract {_dotted(contract)} [contract 2.3]"
         )
+    if kernel.params is None and callable(kernel.fn):
+        wrong = _wrong_kinds(kernel.fn)
+        if wrong:
+            return f"kernel {op.name}: {', '.join(wrong)} cannot be given as core gives it [contract 4.4]"
     if "out" in names and not op.results:
         return f"kernel {op.name}: writes {', '.join(op.writes)} in place and takes no out [contract 4.4]"
     if "accumulate" in names and (not op.accumulates or "out" not in names):
@@ -132,8 +142,51 @@ def signature_problem(op: Op, kernel: Kernel, contract: tuple[int, int]) -> str 
     return None
 
 
-def describe_kernel(fn: Any) -> str | None:
-    """Return module and qualified name of a callback, by which two registrations are compared."""
+def _wrong_kinds(fn: Callable[..., Any]) -> list[str]:
+    """Return the parameters that core cannot reach: it calls positionally, ``out`` and ``accumulate`` by keyword."""
+    found = inspect.signature(fn).parameters.values()
+    return [
+        f"{p.name} ({p.kind.description})"
+        for p in found
+        if p.kind is (p.POSITIONAL_ONLY if p.name in _EXTRA else p.KEYWORD_ONLY)
+    ]
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def check_kernels(type: DeviceType) -> list[str]:
+    """Resolve every kernel and array library of a registered backend; return what is wrong [contract 2.9].
+
+    For ``infinitrain doctor`` and the conformance suite: this imports what registration left for later.
+    """
+    from .registration import require_record
+
+    record, problems = require_record(type), []
+    failed: set[str] = set()
+    for name, layers in record.kernels.items():
+        for kernel in layers.values():
+            try:
+                fn = kernel.resolve()
+                if hasattr(kernel, "library"):
+                    kernel.library.namespace()
+            except Exception as error:
+                cause = f"{error.__class__.__name__}: {error}"
+                if cause not in failed:  # an array library that is missing would be told once per op
+                    failed.add(cause)
+                    problems.append(f"kernel {name}: {cause} [contract 2.9]")
+                continue
+            problem = signature_problem(
+                OPS[name], Kernel(name, kernel.layer, fn, kernel.params), record.contract
+            )
+            if problem:
+                problems.append(problem)
+    return problems
+
+
+def describe_callable(fn: Any) -> str | None:
+    """Return module and qualified name of a callback, by which two registrations are compared [contract 2.5]."""
     if fn is None or isinstance(fn, str):
         return fn
     return f"{getattr(fn, '__module__', '?')}:{getattr(fn, '__qualname__', repr(fn))}"

@@ -18,4 +18,3 @@ def no_op_backward(shape: tuple[int, ...], grad: DeviceTensor) -> DeviceTensor:
 
 
 NO_OP_KERNELS = {"NoOpForward": no_op_forward, "NoOpBackward": no_op_backward}
-

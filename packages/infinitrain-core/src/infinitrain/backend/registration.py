@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .. import device as _device
 from ..device import BUILTIN_NAMES, DeviceType, type_name
 from ..dtype import HALF, DType
 from ..errors import BackendNotAvailableError, BackendRegistrationError
-from .capabilities import Capabilities
-from .ccl import CclImpl
-from .kernels import Kernel, describe_kernel, signature_problem
+from .capabilities import Capabilities, Option
+from .ccl import CclImpl, ccl_problems
+from .guard_impl import DeviceGuardImpl, group_problems
+from .kernels import Kernel, describe_callable, signature_problem
 from .optable import BASE_OPS, OPS
-from .runtime import DeviceGuardImpl
 
 CONTRACT: Final = (1, 0)
 """The contract version that this core implements [contract 9.1]."""
@@ -29,9 +29,9 @@ Callback = Callable[[], Any]
 class BackendRegistration:
     """What a provider hands over. ``contract`` is the version it was written for: an int pair, without default.
 
-    The callbacks take no argument and call ``register_device_guard_impl``, ``register_kernel`` (or
-    ``register_array_kernels``) and ``register_ccl_impl``. ``capabilities`` is a ``Capabilities`` or a callable that
-    returns one, called once after ``initialize``.
+    The callbacks take no argument and call ``register_device_guard_impl``, ``register_ccl_impl`` and
+    ``register_kernel`` or ``register_array_kernels``. ``capabilities`` is a ``Capabilities``, or a callable that
+    returns one, called once after ``initialize``, and which then declares no options: those are known before.
     """
 
     name: str
@@ -48,7 +48,7 @@ class PrivateUse1BackendRegistration(BackendRegistration):
 
 
 class BackendRecord:
-    """What a registration collected; never changed once it is published."""
+    """What a registration collected; never changed once it is published, but for ``capabilities`` at first use."""
 
     def __init__(self, type: DeviceType, registration: BackendRegistration) -> None:
         self.type = type
@@ -59,24 +59,23 @@ class BackendRecord:
         self.ccl: CclImpl | None = None
         self.kernels: dict[str, dict[str, Kernel]] = {}  # op name -> layer -> kernel
         self.missing_array_kernels: tuple[str, ...] = ()
-        self.capabilities = registration.capabilities if isinstance(registration.capabilities, Capabilities) else Capabilities()
-
-    def resolve_capabilities(self) -> None:
-        """Call a capabilities callable, once, after ``initialize``."""
-        if not isinstance(self.registration.capabilities, Capabilities):
-            self.capabilities = self.registration.capabilities()
+        given = registration.capabilities
+        self.capabilities = given if isinstance(given, Capabilities) else Capabilities()
+        self.problems: list[str] = []  # what the callbacks did wrong, kept so that all of it is told at once
 
 
 # Published records, replaced as a whole so that readers need no lock.
 _records: dict[DeviceType, BackendRecord] = {}
-_busy: dict[DeviceType, threading.Thread] = {}
+_busy: set[DeviceType] = set()
 _changed = threading.Condition()
 _building = threading.local()
 version = 0  # bumped by every publication and withdrawal; kernel caches compare it
+on_change: list[Callable[[], None]] = []  # called at every publication and withdrawal
 
 
 def _under_construction() -> BackendRecord | None:
-    return getattr(_building, "record", None)
+    record: BackendRecord | None = getattr(_building, "record", None)
+    return record
 
 
 def find_record(type: DeviceType) -> BackendRecord | None:
@@ -88,14 +87,28 @@ def find_record(type: DeviceType) -> BackendRecord | None:
 def require_record(type: DeviceType) -> BackendRecord:
     """Return the published record of ``type``. Raises BackendNotAvailableError [contract 1.8]."""
     record = _records.get(type)
+    if record is None and type is DeviceType.CUDA and _under_construction() is None:
+        # Its name is built in, so that parsing did not load its package as it does for a provider's.
+        discovery().load_backend("cuda")
+        record = _records.get(type)
     if record is None:
-        from .discovery import situation
-
+        building = _under_construction()
+        if building is not None and building.type is type:
+            why = "Its registration has not finished: nothing may use the device in a callback."
+        else:
+            why = discovery().situation()
         raise BackendNotAvailableError(
-            f"device {type_name(type)!r} has no backend in this process. {situation()} [contract 1.8]",
-            device=type_name(type),
+            f"device {type_name(type)!r} has no backend in this process. {why} [contract 1.8]",
+            provider=type_name(type),
         )
     return record
+
+
+def discovery() -> Any:
+    """Return the module that knows entry points; it needs this one, so it is imported late."""
+    from . import discovery as module
+
+    return module
 
 
 def register_privateuse1_backend(registration: PrivateUse1BackendRegistration) -> None:
@@ -108,11 +121,16 @@ def register_backend(type: DeviceType, registration: BackendRegistration) -> Non
 
     Raises BackendRegistrationError with every problem found; an exception from a callback is its cause.
     """
-    if _under_construction() is not None:
+    if not isinstance(registration, BackendRegistration):
         raise BackendRegistrationError(
-            registration.name,
-            [f"called from inside the registration of {_under_construction().name!r} [contract 2.5]"],  # type: ignore[union-attr]
+            str(registration), ["give a PrivateUse1BackendRegistration(name=..., ...) [contract 2.1]"]
         )
+    outer = _under_construction()
+    if outer is not None:
+        raise BackendRegistrationError(
+            registration.name, [f"called from inside the registration of {outer.name!r} [contract 2.5]"]
+        )
+    problems = _declaration_problems(type, registration)
     with _changed:
         if not _changed.wait_for(lambda: type not in _busy, timeout=60):
             raise BackendRegistrationError(
@@ -120,52 +138,58 @@ def register_backend(type: DeviceType, registration: BackendRegistration) -> Non
             )
         holder = _records.get(type)
         if holder is not None:
-            if _equal(holder.registration, registration):
+            if not problems and _identity(holder.registration) == _identity(registration):
                 return
-            raise BackendRegistrationError(
-                registration.name,
-                [
-                    f"{holder.name!r} is already registered in this process; there can be one. "
-                    f"Use a process of its own for {registration.name!r}, or unset what registers {holder.name!r} "
-                    "(--backend_module, INFINITRAIN_BACKEND_AUTOLOAD) [contract 2.5]"
-                ],
+            problems.append(
+                f"{holder.name!r} is already registered in this process, and there can be one. Use a process of its "
+                f"own for {registration.name!r}, or remove what registers {holder.name!r} (--backend_module, an "
+                "import, its installed package) [contract 2.5]"
             )
-        _busy[type] = threading.current_thread()
+        if problems:
+            raise BackendRegistrationError(registration.name, problems)
+        _busy.add(type)
     record = BackendRecord(type, registration)
+    complete = False
     try:
-        _run(record)
-    except BaseException:
-        record = None  # type: ignore[assignment]
-        raise
+        _collect(record)
+        complete = True
     finally:
-        _building.record = None
         with _changed:
-            del _busy[type]
-            if record is not None:
+            _busy.discard(type)
+            if complete:
                 publish(type, record)
             _changed.notify_all()
 
 
-def _run(record: BackendRecord) -> None:
+def _collect(record: BackendRecord) -> None:
+    """Run the callbacks with ``record`` bound to this thread, and check what they gave."""
     registration = record.registration
-    problems = _declaration_problems(record)
-    if problems:
-        raise BackendRegistrationError(str(registration.name), problems)
-    record.contract = tuple(registration.contract)
+    record.contract = (registration.contract[0], registration.contract[1])
+    failures: dict[str, Exception] = {}
     _building.record = record
-    cause: Exception | None = None
-    for what in ("register_runtime", "register_ccl", "register_kernels"):
-        callback = getattr(registration, what)
-        if callback is None:
-            continue
-        try:
-            callback()
-        except Exception as error:
-            cause = cause or error
-            problems.append(f"{what} raised {error.__class__.__name__}: {error}")
-    problems += _content_problems(record, failed=cause is not None)
+    try:
+        for what in ("register_runtime", "register_ccl", "register_kernels"):
+            callback = getattr(registration, what)
+            if callback is None:
+                continue
+            try:
+                callback()
+            except Exception as error:
+                failures[what] = error
+    finally:
+        _building.record = None
+    problems = [
+        problem
+        for what, error in failures.items()
+        for problem in (
+            error.problems
+            if isinstance(error, BackendRegistrationError)
+            else [f"{what} raised {error.__class__.__name__}: {error}"]
+        )
+    ]
+    problems += record.problems + _content_problems(record, failures)
     if problems:
-        raise BackendRegistrationError(registration.name, problems) from cause
+        raise BackendRegistrationError(registration.name, problems) from next(iter(failures.values()), None)
 
 
 def publish(type: DeviceType, record: BackendRecord | None) -> None:
@@ -182,16 +206,27 @@ def publish(type: DeviceType, record: BackendRecord | None) -> None:
         hook()
 
 
-on_change: list[Callable[[], None]] = []
+def find_published(type: DeviceType) -> BackendRecord | None:
+    """Return what is registered for ``type``, or None."""
+    return _records.get(type)
 
 
-def _declaration_problems(record: BackendRecord) -> list[str]:
-    registration, problems = record.registration, []
+# What is checked ----------------------------------------------------------------------------------------------------
+
+
+def _declaration_problems(type: DeviceType, registration: BackendRegistration) -> list[str]:
+    problems = []
     name = registration.name
+    if type not in DeviceType or type is DeviceType.INVALID:
+        problems.append(f"{type!r} is no device type [contract 1.1]")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        problems.append(f"name {name!r} must match [a-z0-9_]+ (lowercase ASCII letters, digits, underscore) [contract 1.3]")
-    elif BUILTIN_NAMES.get(name, record.type) is not record.type or name == "privateuse1":
-        problems.append(f"name {name!r} is reserved [contract 1.3]")
+        problems.append(
+            f"name {name!r} must be lowercase ASCII letters, digits and underscores: [a-z0-9_]+ [contract 1.3]"
+        )
+    elif type is DeviceType.PRIVATEUSE1 and name in BUILTIN_NAMES:
+        problems.append(f"name {name!r} is reserved: choose the name of your own device [contract 1.3]")
+    elif type is not DeviceType.PRIVATEUSE1 and BUILTIN_NAMES.get(name) is not type:
+        problems.append(f"name {name!r} is not that of {type!r} [contract 1.3]")
     for what in ("register_runtime", "register_kernels"):
         if not callable(getattr(registration, what)):
             problems.append(f"{what} must be a callable without arguments [contract 2.1]")
@@ -199,9 +234,16 @@ def _declaration_problems(record: BackendRecord) -> list[str]:
         problems.append("register_ccl, when given, must be a callable without arguments [contract 2.1]")
     problems += _contract_problems(registration.contract)
     dtype = registration.default_autocast_dtype
-    if dtype is not None and dtype not in HALF:
-        problems.append(f"default_autocast_dtype must be float16 or bfloat16, not {dtype} [contract 2.3]")
-    if not isinstance(registration.capabilities, Capabilities) and not callable(registration.capabilities):
+    if not (dtype is None or any(dtype is half for half in HALF)):
+        problems.append(f"default_autocast_dtype must be float16 or bfloat16, not {dtype!r} [contract 2.3]")
+    capabilities = registration.capabilities
+    if isinstance(capabilities, Capabilities):
+        names = [o.name for o in capabilities.options if isinstance(o, Option) and _NAME.fullmatch(o.name)]
+        if len(set(names)) != len(capabilities.options):
+            problems.append(
+                "options must be Option(name, ...) with different names of [a-z0-9_]+ [contract 3.2]"
+            )
+    elif not callable(capabilities):
         problems.append("capabilities must be a Capabilities or a callable that returns one [contract 2.1]")
     return problems
 
@@ -213,7 +255,9 @@ def _contract_problems(contract: Any) -> list[str]:
         and all(isinstance(n, int) and not isinstance(n, bool) for n in contract)
     )
     if not pair:
-        return [f"contract={contract!r} must be the version it was written for, such as contract={CONTRACT} [contract 2.3]"]
+        return [
+            f"contract={contract!r} must be the version it was written for, as in contract={CONTRACT} [contract 2.3]"
+        ]
     major, minor = contract
     if major != CONTRACT[0] or not 0 <= minor <= CONTRACT[1]:
         return [
@@ -223,24 +267,22 @@ def _contract_problems(contract: Any) -> list[str]:
     return []
 
 
-def _content_problems(record: BackendRecord, failed: bool) -> list[str]:
-    problems = []
-    runtime = record.runtime
-    if runtime is None:
-        if not failed:
-            problems.append("the runtime callback did not call register_device_guard_impl [contract 2.3]")
-    else:
-        if not isinstance(runtime, DeviceGuardImpl):
-            problems.append(f"the runtime {runtime!r} is not a DeviceGuardImpl [contract 2.3]")
-        elif runtime.type is not record.type:
-            problems.append(f"the runtime says type {runtime.type!r}, expected {record.type!r} [contract 2.3]")
-    if record.registration.register_ccl is not None and not failed:
-        if record.ccl is None:
-            problems.append("the ccl callback did not call register_ccl_impl [contract 2.3]")
-        elif not isinstance(record.ccl, CclImpl) or record.ccl.type is not record.type:
+def _content_problems(record: BackendRecord, failures: dict[str, Exception]) -> list[str]:
+    """Return what is wrong with what the callbacks gave; what a failed callback did not give is no news."""
+    problems: list[str] = []
+    if record.runtime is not None:
+        problems += _runtime_problems(record)
+    elif "register_runtime" not in failures:
+        problems.append("register_runtime did not call register_device_guard_impl [contract 2.3]")
+    if record.ccl is not None:
+        if not isinstance(record.ccl, CclImpl) or record.ccl.type is not record.type:
             problems.append(f"the ccl {record.ccl!r} is not a CclImpl of type {record.type!r} [contract 2.3]")
-    if not failed:
-        missing = [name for name in BASE_OPS if name not in record.kernels]
+        else:
+            problems += ccl_problems(record.ccl)
+    elif record.registration.register_ccl is not None and "register_ccl" not in failures:
+        problems.append("register_ccl did not call register_ccl_impl [contract 2.3]")
+    if "register_kernels" not in failures:
+        missing = [name for name in BASE_OPS if not record.kernels.get(name)]
         problems += [f"required kernel {name} is missing [contract 2.3]" for name in missing]
     for op_name, layers in record.kernels.items():
         for kernel in layers.values():
@@ -250,13 +292,29 @@ def _content_problems(record: BackendRecord, failed: bool) -> list[str]:
     return problems
 
 
-def _equal(a: BackendRegistration, b: BackendRegistration) -> bool:
-    def key(r: BackendRegistration) -> tuple:
-        capabilities = r.capabilities if isinstance(r.capabilities, Capabilities) else describe_kernel(r.capabilities)
-        callbacks = [describe_kernel(c) for c in (r.register_runtime, r.register_kernels, r.register_ccl)]
-        return (r.name, tuple(r.contract or ()), r.default_autocast_dtype, repr(capabilities), *callbacks)
+def _runtime_problems(record: BackendRecord) -> list[str]:
+    runtime = record.runtime
+    if not isinstance(runtime, DeviceGuardImpl):
+        return [f"the runtime {runtime!r} is not a DeviceGuardImpl [contract 2.3]"]
+    problems = []
+    if runtime.type is not record.type:
+        problems.append(f"the runtime says type {runtime.type!r}, expected {record.type!r} [contract 2.3]")
+    given = record.registration.capabilities
+    if isinstance(given, Capabilities) and runtime.host_visible and not given.host_visible:
+        problems.append(
+            "host_visible is declared in Capabilities(host_visible=True), not on the runtime [contract 3.9]"
+        )
+    return problems + group_problems(runtime)
 
-    return key(a) == key(b)
+
+def _identity(registration: BackendRegistration) -> tuple[Any, ...]:
+    """Return what makes two registrations the same: values, and callables by module and qualified name."""
+    r = registration
+    capabilities: Any = describe_callable(r.capabilities)
+    if isinstance(r.capabilities, Capabilities):
+        capabilities = replace(r.capabilities, peak_flops=describe_callable(r.capabilities.peak_flops))  # type: ignore[arg-type]
+    callbacks = [describe_callable(c) for c in (r.register_runtime, r.register_kernels, r.register_ccl)]
+    return (r.name, tuple(r.contract), r.default_autocast_dtype, capabilities, *callbacks)
 
 
 # What the callbacks call ------------------------------------------------------------------------------------------
@@ -280,7 +338,7 @@ def register_device_guard_impl(type: DeviceType, impl: DeviceGuardImpl) -> None:
     """Give the runtime of the backend being registered."""
     record = building("register_device_guard_impl", type)
     if record.runtime is not None:
-        raise BackendRegistrationError(record.name, ["register_device_guard_impl was called twice [contract 2.3]"])
+        record.problems.append("register_device_guard_impl was called twice [contract 2.3]")
     record.runtime = impl
 
 
@@ -288,7 +346,7 @@ def register_ccl_impl(type: DeviceType, impl: CclImpl) -> None:
     """Give the collectives of the backend being registered."""
     record = building("register_ccl_impl", type)
     if record.ccl is not None:
-        raise BackendRegistrationError(record.name, ["register_ccl_impl was called twice [contract 2.3]"])
+        record.problems.append("register_ccl_impl was called twice [contract 2.3]")
     record.ccl = impl
 
 

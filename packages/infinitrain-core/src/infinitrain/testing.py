@@ -1,0 +1,180 @@
+"""For tests of backends: a temporary registration, a backend over host memory to build on, a Python of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .backend import registration, runtime
+from .backend.guard_impl import H2D, DeviceGuardImpl, LaunchInfo
+from .backend.registration import (
+    CONTRACT,
+    PrivateUse1BackendRegistration,
+    register_device_guard_impl,
+    register_privateuse1_backend,
+)
+from .device import Device, DeviceType
+from .dtype import DType
+
+__all__ = ["HostBuffer", "HostRuntime", "host_backend", "run_python", "temporary_backend"]
+
+
+@contextmanager
+def temporary_backend(
+    register: Callable[[], object] | None = None, type: DeviceType = DeviceType.PRIVATEUSE1
+) -> Iterator[None]:
+    """Run the body with what ``register()`` registers for ``type`` instead of what is there; put that back afterwards.
+
+    The only way to take a registration back [contract 2.10]. Both changes outdate every kernel cache. A runtime that the
+    body started is shut down; keep no tensor of it. Without ``register`` the body finds the slot empty. Only one thread
+    may use it at a time.
+    """
+    record, state = registration.find_published(type), runtime.suspend(type)
+    registration.publish(type, None)
+    try:
+        if register is not None:
+            register()
+        yield
+    finally:
+        started, _ = runtime.suspend(type)
+        if started is not None:
+            started.shutdown()
+        registration.publish(type, record)
+        runtime.resume(type, state)
+
+
+class HostBuffer:
+    """Device memory of a HostRuntime: a NumPy array of bytes, aligned to 64."""
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        whole = np.empty(nbytes + 64, np.uint8)
+        start = -_address(whole) % 64
+        self.bytes = whole[start : start + nbytes]
+        self.device, self.nbytes = device, nbytes
+
+    @property
+    def ptr(self) -> int:
+        """The address."""
+        return _address(self.bytes)
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class HostRuntime(DeviceGuardImpl):
+    """A plain device over host memory, to test core with and to derive test doubles from.
+
+    ``log`` is a list of (method, argument) in the order of calls; ``launch`` is what ``initialize`` got.
+    """
+
+    type = DeviceType.PRIVATEUSE1
+
+    def __init__(self, count: int = 2) -> None:
+        self.count = count
+        self.log: list[tuple[str, Any]] = []
+        self.launch: LaunchInfo | None = None
+        self._thread = threading.local()
+
+    def calls(self, method: str) -> int:
+        """Return how often ``method`` was called."""
+        return sum(name == method for name, _ in self.log)
+
+    def initialize(self, launch: LaunchInfo) -> None:
+        self.log.append(("initialize", launch))
+        self.launch = launch
+
+    def shutdown(self) -> None:
+        self.log.append(("shutdown", None))
+
+    def device_count(self) -> int:
+        self.log.append(("device_count", None))
+        return self.count
+
+    def get_device(self) -> Device:
+        return getattr(self._thread, "device", None) or Device(self.type, 0)
+
+    def set_device(self, device: Device) -> None:
+        self.log.append(("set_device", device))
+        self._thread.device = device
+
+    def malloc(self, nbytes: int, stream: Any = None) -> HostBuffer:
+        self.log.append(("malloc", nbytes))
+        return HostBuffer(self.get_device(), nbytes)
+
+    def memcpy(
+        self, dst: Any, dst_offset: int, src: Any, src_offset: int, nbytes: int, kind: str, stream: Any = None
+    ) -> None:
+        self.log.append(("memcpy", kind))
+        source = np.frombuffer(src, np.uint8) if kind == H2D else src.bytes
+        target = dst.bytes if isinstance(dst, HostBuffer) else np.frombuffer(dst, np.uint8)
+        target[dst_offset : dst_offset + nbytes] = source[src_offset : src_offset + nbytes]
+
+    def native_array(self, buffer: Any, byte_offset: int, shape: tuple[int, ...], dtype: DType) -> Any:
+        return np.ndarray(shape, dtype.numpy, buffer.bytes, byte_offset)
+
+    def adopt(self, array: Any) -> tuple[HostBuffer, int]:
+        device = self.get_device()
+        buffer = HostBuffer(device, array.nbytes)
+        buffer.bytes[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return buffer, 0
+
+
+def host_backend(
+    runtime: DeviceGuardImpl | None = None, *, kernels: Callable[[], Any] | None = None, **fields: Any
+) -> Callable[[], None]:
+    """Return a function that registers a backend ``testdev`` with array kernels on NumPy, for ``temporary_backend``.
+
+    ``runtime`` is the instance to register, ``kernels`` is called after the array kernels; ``fields`` replace those of
+    the registration.
+    """
+    impl = runtime if runtime is not None else HostRuntime()
+
+    def register_runtime() -> None:
+        register_device_guard_impl(DeviceType.PRIVATEUSE1, impl)
+
+    def register_kernels() -> None:
+        from .kernels import register_array_kernels
+
+        register_array_kernels(DeviceType.PRIVATEUSE1, "numpy")
+        if kernels is not None:
+            kernels()
+
+    values: dict[str, Any] = {
+        "name": "testdev",
+        "contract": CONTRACT,
+        "register_runtime": register_runtime,
+        "register_kernels": register_kernels,
+    }
+
+    def register() -> None:
+        register_privateuse1_backend(PrivateUse1BackendRegistration(**values | fields))
+
+    return register
+
+
+def run_python(code: str, *path: str, timeout: float = 60, **env: str) -> str:
+    """Run ``code`` in a Python of its own, with folders ``path`` put before sys.path; return what it printed.
+
+    Raises AssertionError with its error output when it fails.
+    """
+    folders = [*path, *[p for p in sys.path if p]]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders), **env},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(f"exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
