@@ -25,7 +25,7 @@ from ..errors import (
     UnsupportedShapeError,
 )
 from . import registration, runtime, storage, styles
-from .kernels import LAYERS, Kernel, read_parameters
+from .kernels import LAYERS, Kernel, read_parameters, signature_problem
 from .optable import DTYPES, Op
 from .spec import TensorSpec
 from .storage import DeviceTensor
@@ -301,7 +301,8 @@ def _callable(
     if names is None:
         raise KernelError(f"kernel {row.name}: signature of {fn!r} cannot be read; give params= [contract 2.3]")
     if isinstance(kernel.fn, str):
-        problem = registration.signature_problem(row, Kernel(row.name, kernel.layer, fn), record.contract)
+        given = Kernel(row.name, kernel.layer, fn, kernel.params)
+        problem = signature_problem(row, given, record.contract)
         if problem:
             raise KernelError(problem)
     later = [p for p in row.params if p.since > record.contract]
