@@ -1,0 +1,22 @@
+"""Optimizers, clipping and learning-rate schedules."""
+
+from .adamw import AdamW, decay_groups
+from .clip import NonFiniteGradientError, clip_grad_norm
+from .flat import FlatBuffer, flatten
+from .optimizer import Optimizer
+from .schedule import LRScheduler, Schedule, ScheduleError
+from .sgd import SGD
+
+__all__ = [
+    "SGD",
+    "AdamW",
+    "FlatBuffer",
+    "LRScheduler",
+    "NonFiniteGradientError",
+    "Optimizer",
+    "Schedule",
+    "ScheduleError",
+    "clip_grad_norm",
+    "decay_groups",
+    "flatten",
+]

@@ -1,0 +1,245 @@
+"""Optimizer: groups of named parameters, their state, and one call of an op of the table for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from ..creation import zeros
+from ..nn.parameter import Parameter
+from ..nn.state import StateDictError, mismatch, write
+from ..tensor import Tensor
+from .flat import FlatBuffer, Run, bump, flatten, gradients, runs_with_gradient
+
+NamedParameter = tuple[str, Parameter]
+
+
+class Optimizer:
+    """Base of the optimizers.
+
+    ``params`` are parameters, (name, parameter) pairs such as ``model.named_parameters()``, or groups: dicts
+    with ``params`` and settings that differ from the defaults. A parameter without a name gets ``param0``,
+    ``param1``, ... Names are the keys of the state dict, so that they are what a checkpoint can be read with.
+
+    A step changes the parameters that have a gradient (``p.grad`` is not None) and no others. Parameters and
+    gradients are moved into flat buffers (``infinitrain.optim.flatten``) unless ``flat=False``; their values,
+    their identity and the state dict do not show it.
+
+    ``groups`` may be changed between steps: ``optimizer.groups[0]["lr"] = 1e-4``.
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ()
+    """Names of a parameter's state tensors; they have its shape, dtype and device, and start as zeros."""
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any], *, flat: bool = True) -> None:
+        self.flat = flat
+        self.groups: list[dict[str, Any]] = []
+        self._steps: dict[str, int] = {}
+        self._state: dict[str, dict[str, Tensor]] = {}
+        # State in the layout of a flat buffer, by the buffer's id; where each parameter got its state.
+        self._long: dict[int, dict[str, Tensor]] = {}
+        self._homes: dict[str, tuple[Any, ...]] = {}
+        self._names: dict[int, str] = {}
+        entries = list(params)
+        if not entries:
+            raise ValueError(
+                f"{type(self).__name__}: no parameters; give model.parameters() or named_parameters()"
+            )
+        grouped = entries if isinstance(entries[0], dict) else [{"params": entries}]
+        for group in grouped:
+            if not isinstance(group, dict) or "params" not in group:
+                raise TypeError(f"{type(self).__name__}: a group is a dict with 'params', got {group!r:.80}")
+            unknown = sorted(set(group) - set(defaults) - {"params"})
+            if unknown:
+                raise ValueError(
+                    f"{type(self).__name__}: unknown setting {unknown[0]!r}; known: {', '.join(defaults)}"
+                )
+            settings = {**defaults, **{k: v for k, v in group.items() if k != "params"}}
+            self.check(settings)
+            self.groups.append({"params": self._named(group["params"]), **settings})
+        self._prepare()
+
+    # For subclasses -----------------------------------------------------------------------------------------
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ValueError for settings that make no sense."""
+
+    def update(
+        self, group: dict[str, Any], step: int, params: list[Tensor], grads: list[Tensor], state: Any
+    ) -> None:
+        """Do step number ``step`` (from 1) for parameters that have made equally many.
+
+        ``state`` maps slot -> tensors.
+        """
+        raise NotImplementedError
+
+    # Use ----------------------------------------------------------------------------------------------------
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        self._prepare()
+        for group in self.groups:
+            by_step: dict[int, list[Run]] = {}
+            for run in runs_with_gradient(group["params"].values()):
+                for part, step in self._by_step(run):
+                    by_step.setdefault(step, []).append(part)
+            for step, runs in by_step.items():
+                params = [
+                    r.params[0] if r.flat is None else r.flat.run(r.flat.data, r.start, r.stop) for r in runs
+                ]
+                state = {slot: [self._slot(r, slot) for r in runs] for slot in self.active_slots(group)}
+                self.update(group, step, params, gradients(runs), state)
+                bump(runs, type(self).__name__, gradients=False)
+                for run in runs:
+                    for p in run.params:
+                        self._steps[self._names[id(p)]] = step
+
+    def zero_grad(self) -> None:
+        """Mark all gradients stale; no memory is touched [contract 4.5]."""
+        for group in self.groups:
+            for p in group["params"].values():
+                p.zero_grad()
+
+    def active_slots(self, group: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the slots that a group's settings need."""
+        return self.slots
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return ``{"state": {name: {"step": int, slot: Tensor}}, "groups": [settings]}``.
+
+        Tensors are views of the state, not copies; a group's ``params`` are names. Parameters that never made
+        a step have no state.
+        """
+        self._prepare()
+        state: dict[str, dict[str, Any]] = {}
+        for group in self.groups:
+            for name in group["params"]:
+                if self._steps.get(name):
+                    tensors = {slot: self._state[name][slot].detach() for slot in self.active_slots(group)}
+                    state[name] = {"step": self._steps[name], **tensors}
+        return {"state": state, "groups": [{**g, "params": list(g["params"])} for g in self.groups]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a state dict of an optimizer of this class with the same names in the same groups.
+
+        Everything is checked before anything is changed. Raises StateDictError, which lists all problems.
+        """
+        self._prepare()
+        problems, state = self._state_problems(state_dict)
+        if problems:
+            raise StateDictError(type(self).__name__, problems)
+        for group, saved in zip(self.groups, state_dict["groups"], strict=True):
+            group.update({k: v for k, v in saved.items() if k != "params"})
+        self._prepare()  # other settings may need other state
+        for group in self.groups:
+            for name in group["params"]:
+                held = state.get(name)
+                self._steps[name] = held["step"] if held else 0
+                for slot in self.active_slots(group):
+                    target = self._state[name][slot]
+                    if held:
+                        write(target, held[slot])
+                    else:
+                        target.zero_()
+
+    # Inside -------------------------------------------------------------------------------------------------
+    def _named(self, params: Iterable[Any]) -> dict[str, Parameter]:
+        named: dict[str, Parameter] = {}
+        for entry in params:
+            name, p = entry if isinstance(entry, tuple) else (None, entry)
+            if not isinstance(p, Parameter):
+                raise TypeError(f"{type(self).__name__}: {entry!r:.80} is no nn.Parameter")
+            name = name or p.name or f"param{len(self._names)}"
+            if id(p) in self._names or name in self._names.values():
+                raise ValueError(f"{type(self).__name__}: parameter {name!r} is given twice")
+            self._names[id(p)] = name
+            named[name] = p
+        return named
+
+    def _prepare(self) -> None:
+        """See that every parameter has its state where the parameter is: at first, and after something was
+        moved.
+        """
+        for group in self.groups:
+            slots = self.active_slots(group)
+            for name, p in group["params"].items():
+                if self._homes.get(name) != (p._flat, p.spec, slots):
+                    self._place(group, slots)
+                    break
+
+    def _place(self, group: dict[str, Any], slots: tuple[str, ...]) -> None:
+        if self.flat:
+            flatten(group["params"].values())
+        for name, p in group["params"].items():
+            home = (p._flat, p.spec, slots)
+            if self._homes.get(name) == home:
+                continue
+            old = self._state.get(name, {})
+            if p._flat is None:
+                new = {slot: zeros(p.shape, dtype=p.dtype, device=p.device) for slot in slots}
+            else:
+                flat, index = p._flat
+                whole = self._long_state(flat, slots)
+                new = {slot: flat.part(whole[slot], index) for slot in slots}
+            for slot in old.keys() & new.keys():
+                new[slot].copy_(old[slot])
+            self._state[name], self._homes[name] = new, home
+        in_use = {id(h[0][0]) for h in self._homes.values() if h[0] is not None}
+        self._long = {key: held for key, held in self._long.items() if key in in_use}
+
+    def _long_state(self, flat: FlatBuffer, slots: tuple[str, ...]) -> dict[str, Tensor]:
+        held = self._long.setdefault(id(flat), {})
+        for slot in slots:
+            if slot not in held:
+                held[slot] = flat.new()
+        return held
+
+    def _slot(self, run: Run, slot: str) -> Tensor:
+        if run.flat is None:
+            return self._state[self._names[id(run.params[0])]][slot]
+        return run.flat.run(self._long[id(run.flat)][slot], run.start, run.stop)
+
+    def _by_step(self, run: Run) -> list[tuple[Run, int]]:
+        """Return the run, cut where the numbers of steps made differ, with the step to make."""
+        steps = [self._steps.get(self._names[id(p)], 0) + 1 for p in run.params]
+        if steps.count(steps[0]) == len(steps):
+            return [(run, steps[0])]
+        pieces: list[tuple[Run, int]] = []
+        for i, (p, step) in enumerate(zip(run.params, steps, strict=True)):
+            if pieces and pieces[-1][1] == step:
+                pieces[-1][0].stop += 1
+                pieces[-1][0].params.append(p)
+            else:
+                pieces.append((Run(run.flat, run.start + i, run.start + i + 1, [p]), step))
+        return pieces
+
+    def _state_problems(self, saved: Mapping[str, Any]) -> tuple[list[str], Mapping[str, Any]]:
+        """Return everything that is wrong with a state dict, and its states by name."""
+        state, groups = saved.get("state"), saved.get("groups")
+        if not isinstance(state, Mapping) or not isinstance(groups, list):
+            return ["it has no 'state' and 'groups'; use what state_dict() returned"], {}
+        mine = [list(g["params"]) for g in self.groups]
+        theirs = [list(g.get("params", ())) for g in groups]
+        if mine != theirs:
+            here, there = {n for g in mine for n in g}, {n for g in theirs for n in g}
+            problems = [f"missing: {name}" for name in sorted(here - there)]
+            problems += [f"unexpected: {name}" for name in sorted(there - here)]
+            return problems or ["the same parameters are in other groups, or in another order"], {}
+        problems = []
+        for number, (group, other) in enumerate(zip(self.groups, groups, strict=True)):
+            if set(group) != set(other):
+                problems.append(f"group {number} has settings {sorted(other)}, expected {sorted(group)}")
+                continue
+            slots = self.active_slots(other)
+            for name, p in group["params"].items():
+                if name in state:
+                    problems += _entry_problems(name, state[name], p, slots)
+        problems += [f"unexpected: {name}" for name in state if name not in {n for g in mine for n in g}]
+        return problems, state
+
+
+def _entry_problems(name: str, entry: Any, p: Parameter, slots: tuple[str, ...]) -> list[str]:
+    if not isinstance(entry, Mapping) or set(entry) != {"step", *slots}:
+        has = sorted(entry) if isinstance(entry, Mapping) else entry
+        return [f"{name}: has {has}, expected step{''.join(', ' + s for s in slots)}"]
+    if not isinstance(entry["step"], int) or entry["step"] < 0:
+        return [f"{name}: step is {entry['step']!r}, expected an int >= 0"]
+    return [fault for slot in slots if (fault := mismatch(f"{name}: {slot}", entry[slot], p))]
