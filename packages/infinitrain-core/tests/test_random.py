@@ -14,7 +14,7 @@ from infinitrain.random import Generator
 
 
 def test_words_are_those_of_philox4x64_10() -> None:
-    # Known answer of the Random123 suite: key 0, counter 0. Its block is the one that NumPy makes from counter -1.
+    # Known answer of the Random123 suite: key 0, counter 0, which NumPy reaches from counter -1.
     block = np.random.Philox(key=0, counter=2**256 - 1).random_raw(4)
     assert [f"{int(w):016x}" for w in block] == [
         "16554d9eca36314c",
@@ -99,7 +99,9 @@ def test_the_state_makes_a_round_trip() -> None:
     assert (other.normal((5,)).numpy() == expected).all()
 
 
-@pytest.mark.parametrize("state", [{}, {"seed": 1}, {"seed": 1, "position": -1}, {"seed": 1, "position": 1.5}])
+@pytest.mark.parametrize(
+    "state", [{}, {"seed": 1}, {"seed": 1, "position": -1}, {"seed": 1, "position": 1.5}]
+)
 def test_a_state_that_is_none_is_refused_and_changes_nothing(state: dict) -> None:
     g = Generator(seed=3)
     g.normal((2,))
