@@ -42,7 +42,9 @@ class ArrayFunction:
 ARRAY_KERNELS: dict[str, ArrayFunction] = {}
 
 
-def array_kernel(*, exact: bool = False, needs: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def array_kernel(
+    *, exact: bool = False, needs: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the array kernel of the op of the same name."""
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,7 +57,10 @@ def array_kernel(*, exact: bool = False, needs: str = "") -> Callable[[Callable[
     return declare
 
 
-FAMILIES = ("base", "activation", "elementwise", "linear", "norm", "attention", "softmax", "loss", "indexing", "shape", "reduction", "optimizer")
+FAMILIES = (
+    "base", "activation", "elementwise", "unary", "compare", "linear", "norm", "attention", "softmax", "loss", "indexing",
+    "shape", "reduction", "optimizer",
+)  # fmt: skip
 
 
 def load_families() -> dict[str, ArrayFunction]:
@@ -88,7 +93,9 @@ class _Library:
     def namespace(self) -> Namespace:
         if self._namespace is None:
             load_families()
-            self._namespace = Namespace(import_path(self._xp) if isinstance(self._xp, str) else self._xp, self._extras)
+            self._namespace = Namespace(
+                import_path(self._xp) if isinstance(self._xp, str) else self._xp, self._extras
+            )
         return self._namespace
 
 
@@ -112,7 +119,9 @@ def register_array_kernels(
         object.__setattr__(kernel, "library", library)
         layers = record.kernels.setdefault(name, {})
         if "array" in layers:
-            raise NotSupportedError(f"register_array_kernels was called twice for {record.name!r} [contract 4.3]")
+            raise NotSupportedError(
+                f"register_array_kernels was called twice for {record.name!r} [contract 4.3]"
+            )
         layers["array"] = kernel
     for name, view in NO_OP_KERNELS.items():
         record.kernels.setdefault(name, {})["array"] = Kernel(name, "array", view)
@@ -160,7 +169,9 @@ def _maker(
         if array.dtype != native:
             array = xp.astype(array, native)
         if tuple(array.shape) != spec.shape:
-            raise KernelError(f"array kernel {row.name}: result {tuple(array.shape)}, inferred {spec} [contract 4.4]")
+            raise KernelError(
+                f"array kernel {row.name}: result {tuple(array.shape)}, inferred {spec} [contract 4.4]"
+            )
         if visible:
             return storage.wrap(spec, dense(xp, array), impl)
         buffer, offset = impl.adopt(dense(xp, array))
@@ -189,5 +200,7 @@ def dense(xp: Namespace, array: Any) -> Any:
     if flags is not None:
         if flags["C_CONTIGUOUS"] and array.base is None:
             return array
-        return array.copy() if array.ndim == 0 or not flags["C_CONTIGUOUS"] or array.base is not None else array
+        return (
+            array.copy() if array.ndim == 0 or not flags["C_CONTIGUOUS"] or array.base is not None else array
+        )
     return xp.asarray(array, copy=True)

@@ -1,0 +1,260 @@
+"""Selecting elements: x[...], embedding, gather, masked_fill, where; bad indices raise IndexError."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from ..autograd.function import Function
+from ..backend.optable import (
+    Results,
+    Scalar,
+    Tensor,
+    axis_of,
+    broadcast_shapes,
+    op,
+    require_axis,
+    require_shape,
+)
+from ..dtype import bool_, float32, int64, promote
+from ..errors import DtypeError, ShapeError
+from ..tensor import Tensor as UserTensor
+from .base import Cast, cast, view
+from .compare import NotForward
+from .elementwise import in_dtype, number
+from .shape import Slice
+
+
+@op(profile="training", dtypes="integer", gradient="EmbeddingBackward")
+def EmbeddingForward(index: Tensor, weight: Tensor) -> Results:
+    """Rows of weight (V, D) by index (...): y (..., D). An index outside 0..V-1 raises IndexError."""
+    if len(weight.shape) != 2:
+        raise ShapeError(f"weight has shape {weight.shape}, expected (V, D)")
+    return [((*index.shape, weight.shape[1]), weight.dtype)]
+
+
+@op(profile="training", results="dweight", accumulates="dweight", dtypes="integer")
+def EmbeddingBackward(index: Tensor, grad: Tensor, rows: int) -> Results:
+    """dweight (rows, D) = the sum of grad (..., D) over the places where index (...) names that row."""
+    if not grad.dtype.is_floating:
+        raise DtypeError(f"grad has dtype {grad.dtype}, expected a floating one")
+    if not grad.shape or grad.shape[:-1] != index.shape:
+        raise ShapeError(f"grad has shape {grad.shape}, expected index's {index.shape} and one more axis")
+    return [((rows, grad.shape[-1]), grad.dtype)]
+
+
+def _require_gather(shape: tuple[int, ...], index: Any, axis: int) -> None:
+    require_axis("axis", axis, len(shape))
+    if not index.dtype.is_integer:
+        raise DtypeError(f"index has dtype {index.dtype}, expected an integer one")
+    if len(index.shape) != len(shape) or any(
+        i != axis and m > n for i, (m, n) in enumerate(zip(index.shape, shape, strict=False))
+    ):
+        raise ShapeError(
+            f"index has shape {index.shape}: as many axes as {shape}, none but axis {axis} larger, are needed"
+        )
+
+
+@op(profile="training", dtypes="all", gradient="GatherBackward")
+def GatherForward(x: Tensor, index: Tensor, axis: int) -> Results:
+    """y[i, j, ...] = x there, but for the coordinate along axis, which is index[i, j, ...], in 0..n-1."""
+    _require_gather(x.shape, index, axis)
+    return [(index.shape, x.dtype)]
+
+
+@op(profile="training", results="dx")
+def GatherBackward(grad: Tensor, index: Tensor, shape: tuple, axis: int) -> Results:
+    """dx of shape ``shape``: grad added where GatherForward took its elements."""
+    _require_gather(shape, index, axis)
+    require_shape("grad", grad.shape, index.shape)
+    return [(shape, grad.dtype)]
+
+
+def _require_bool(name: str, mask: Any) -> None:
+    if mask.dtype is not bool_:
+        raise DtypeError(f"{name} has dtype {mask.dtype}, expected bool; compare it, such as {name} != 0")
+
+
+@op(profile="training", dtypes="all", gradient="MaskBackward")
+def MaskForward(x: Tensor, mask: Tensor, value: Scalar) -> Results:
+    """value where mask, x elsewhere; x and mask (bool) broadcast."""
+    _require_bool("mask", mask)
+    if isinstance(value, float) and not x.dtype.is_floating:
+        raise DtypeError(f"value is a float, and x {x.dtype}; cast x first")
+    return [(broadcast_shapes(x.shape, mask.shape), x.dtype)]
+
+
+@op(profile="training", results="dx")
+def MaskBackward(grad: Tensor, mask: Tensor, shape: tuple) -> Results:
+    """dx = 0 where mask, grad elsewhere, summed to x's shape."""
+    _require_bool("mask", mask)
+    require_shape("grad", grad.shape, broadcast_shapes(shape, mask.shape))
+    return [(shape, grad.dtype)]
+
+
+@op(profile="training", dtypes="all", gradient="WhereBackward")
+def WhereForward(condition: Tensor, a: Tensor, b: Tensor) -> Results:
+    """a where condition (bool), b elsewhere; all three broadcast, the dtypes of a and b promote."""
+    _require_bool("condition", condition)
+    shape = broadcast_shapes(condition.shape, broadcast_shapes(a.shape, b.shape))
+    return [(shape, promote(a.dtype, b.dtype))]
+
+
+@op(profile="training", results="da db", dtypes="all")
+def WhereBackward(condition: Tensor, grad: Tensor, a_shape: tuple, b_shape: tuple) -> Results:
+    """da = grad where condition, db = grad elsewhere, each summed to its operand's shape."""
+    _require_bool("condition", condition)
+    require_shape("grad", grad.shape, broadcast_shapes(condition.shape, broadcast_shapes(a_shape, b_shape)))
+    return [(a_shape, grad.dtype), (b_shape, grad.dtype)]
+
+
+class Embedding(Function):
+    @staticmethod
+    def forward(ctx: Any, index: Any, weight: Any) -> Any:
+        ctx.save(index)
+        ctx.rows = weight.shape[0]
+        return EmbeddingForward(index, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return None, ctx.into(1, EmbeddingBackward, *ctx.saved, grad, ctx.rows)
+
+
+class Gather(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, index: Any, axis: int) -> Any:
+        ctx.save(index)
+        ctx.where = x.shape, axis
+        return GatherForward(x, index, axis)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return GatherBackward(grad, *ctx.saved, *ctx.where), None, None
+
+
+class Mask(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, mask: Any, value: Any) -> Any:
+        ctx.save(mask)
+        ctx.shape = x.shape
+        return MaskForward(x, mask, value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return MaskBackward(grad, *ctx.saved, ctx.shape), None, None
+
+
+class Where(Function):
+    @staticmethod
+    def forward(ctx: Any, condition: Any, a: Any, b: Any) -> Any:
+        ctx.save(condition)
+        ctx.specs = a.spec, b.spec
+        return WhereForward(condition, a, b)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        a, b = ctx.specs
+        da, db = WhereBackward(*ctx.saved, grad, a.shape, b.shape)
+        return None, in_dtype(da, a.dtype), in_dtype(db, b.dtype)
+
+
+def embedding(index: Any, weight: Any) -> Any:
+    """Return rows of weight (V, D) by integer index (...): (..., D). Raises IndexError outside 0..V-1."""
+    return Embedding.apply(index, weight)
+
+
+def gather(x: Any, axis: int, index: Any) -> Any:
+    """Return elements of x by their coordinate along ``axis``: for axis 1 y[i, j] = x[i, index[i, j]].
+
+    index has as many axes as x, none but ``axis`` larger than x's. An index outside 0..n-1 raises IndexError.
+    """
+    return Gather.apply(x, index, axis_of(axis, x.ndim, "gather: axis"))
+
+
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """Return x with ``value`` where mask is true (nonzero); x and mask broadcast."""
+    return Mask.apply(x, _as_bool("masked_fill: mask", mask), number("masked_fill", value, x))
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """Return a where condition is true (nonzero), b elsewhere; all broadcast, a and b may be numbers."""
+    condition = _as_bool("where: condition", condition)
+    if isinstance(a, UserTensor) and isinstance(b, UserTensor):
+        return Where.apply(condition, a, b)
+    if not isinstance(a, UserTensor) and not isinstance(b, UserTensor):
+        wide = float32 if isinstance(a, float) or isinstance(b, float) else int64
+        b = Cast(condition, wide).fill_(b)
+    if isinstance(b, UserTensor):
+        return Mask.apply(*_fitting(b, condition, a))
+    return Mask.apply(*_fitting(a, NotForward(condition), b))
+
+
+def _fitting(x: Any, mask: Any, value: Any) -> tuple[Any, Any, Any]:
+    """Return the arguments of Mask, x cast where the number asks for it as in arithmetic."""
+    value = number("where", value, x)
+    if not x.dtype.is_floating and isinstance(value, float):
+        x = cast(x, float32)
+    elif x.dtype is bool_ and value not in (0, 1):
+        x = cast(x, int64)
+    return x, mask, value
+
+
+def _as_bool(name: str, mask: Any) -> Any:
+    if not isinstance(mask, UserTensor):
+        raise TypeError(f"{name} is a Tensor, got {type(mask).__name__}")
+    return mask if mask.dtype is bool_ else Cast(mask, bool_)
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """Return x[index] for ints, slices (any step), None and Ellipsis, as NumPy selects, copied.
+
+    Raises IndexError out of range, TypeError for arrays and masks of indices.
+    """
+    items = _without_ellipsis(x, index if isinstance(index, tuple) else (index,))
+    starts, ends, steps, shape = [], [], [], []
+    for item in items:
+        if item is None:
+            shape.append(1)
+            continue
+        axis = len(starts)
+        n = x.shape[axis]
+        if isinstance(item, builtins.slice):
+            start, end, step = item.indices(n)
+            size = len(range(start, end, step))
+            shape.append(size)
+            starts.append(start if size else 0)
+            ends.append(end if size else 0)
+            steps.append(step)
+            continue
+        at = _position(item)
+        if not -n <= at < n:
+            raise IndexError(
+                f"index {at} is out of range for axis {axis} of size {n} (shape {list(x.shape)})"
+            )
+        starts.append(at % n)
+        ends.append(at % n + 1)
+        steps.append(1)
+    part = Slice.apply(x, tuple(starts), tuple(ends), tuple(steps))
+    return part if part.shape == tuple(shape) else view(part, tuple(shape))
+
+
+def _without_ellipsis(x: Any, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return index items for every axis of x: Ellipsis, or the end without one, stands for full slices."""
+    used = len([item for item in items if item is not None and item is not ...])
+    if used > x.ndim:
+        raise IndexError(f"{used} indices for a tensor with {x.ndim} dimensions (shape {list(x.shape)})")
+    places = [i for i, item in enumerate(items) if item is ...]
+    if len(places) > 1:
+        raise IndexError("an index has at most one Ellipsis (...)")
+    at = places[0] if places else len(items)
+    return (*items[:at], *[builtins.slice(None)] * (x.ndim - used), *items[at + 1 :])
+
+
+def _position(item: Any) -> int:
+    if not isinstance(item, bool) and getattr(item, "ndim", 0) == 0 and hasattr(item, "__index__"):
+        position: int = item.__index__()
+        return position
+    raise TypeError(
+        f"an index is an int, a slice, None or Ellipsis, got {type(item).__name__} {item!r:.60}; to select by "
+        "a tensor of indices use infinitrain.ops.embedding or gather, with a mask where or masked_fill"
+    )

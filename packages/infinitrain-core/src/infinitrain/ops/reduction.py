@@ -1,0 +1,186 @@
+"""Reductions over one, several or all axes: sum, mean, max, min, argmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..autograd.function import Function
+from ..backend.optable import (
+    Results,
+    Tensor,
+    axes_of,
+    axis_of,
+    op,
+    require_axis,
+    require_dtype,
+    require_shape,
+)
+from ..dtype import float32, int64
+from ..errors import ShapeError
+
+
+def reduced(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    """Return ``shape`` without ``axes`` (counted from the front), or with 1 in their place."""
+    for axis in axes:
+        require_axis("axis", axis, len(shape))
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+@op(profile="training", dtypes="all", gradient="SumBackward")
+def SumForward(x: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """The sum over axes; integers and bools give int64."""
+    return [(reduced(x.shape, axes, keepdims), x.dtype if x.dtype.is_floating else int64)]
+
+
+@op(profile="training", results="dx")
+def SumBackward(grad: Tensor, shape: tuple, axes: tuple, keepdims: bool) -> Results:
+    """dx = grad, repeated over axes."""
+    require_shape("grad", grad.shape, reduced(shape, axes, keepdims))
+    return [(shape, grad.dtype)]
+
+
+@op(profile="training", dtypes="all", gradient="MeanBackward")
+def MeanForward(x: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """The mean over axes; integers and bools give float32; NaN where there is nothing to average."""
+    return [(reduced(x.shape, axes, keepdims), x.dtype if x.dtype.is_floating else float32)]
+
+
+@op(profile="training", results="dx")
+def MeanBackward(grad: Tensor, shape: tuple, axes: tuple, keepdims: bool) -> Results:
+    """dx = grad / n, repeated over axes, which have n elements."""
+    require_shape("grad", grad.shape, reduced(shape, axes, keepdims))
+    return [(shape, grad.dtype)]
+
+
+@op(profile="training", dtypes="numeric", gradient="MaxBackward")
+def MaxForward(x: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """The largest element over axes; NaN if one is NaN."""
+    return _extreme(x, axes, keepdims)
+
+
+@op(profile="training", results="dx")
+def MaxBackward(grad: Tensor, x: Tensor, y: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """dx = grad where x equals the maximum y, divided equally among tied elements; 0 elsewhere."""
+    return _extreme_gradient(grad, x, y, axes, keepdims)
+
+
+@op(profile="training", dtypes="numeric", gradient="MinBackward")
+def MinForward(x: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """The smallest element over axes; NaN if one is NaN."""
+    return _extreme(x, axes, keepdims)
+
+
+@op(profile="training", results="dx")
+def MinBackward(grad: Tensor, x: Tensor, y: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """dx = grad where x equals the minimum y, divided equally among tied elements; 0 elsewhere."""
+    return _extreme_gradient(grad, x, y, axes, keepdims)
+
+
+@op(profile="training", dtypes="numeric")
+def ArgMax(x: Tensor, axis: int, keepdims: bool) -> Results:
+    """The index (int64) of the largest element along axis, the first of equal ones."""
+    shape = reduced(x.shape, (axis,), keepdims)
+    _require_elements(x.shape, (axis,))
+    return [(shape, int64)]
+
+
+def _extreme(x: Any, axes: tuple[int, ...], keepdims: bool) -> Results:
+    shape = reduced(x.shape, axes, keepdims)
+    _require_elements(x.shape, axes)
+    return [(shape, x.dtype)]
+
+
+def _require_elements(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    for axis in axes:
+        if not shape[axis]:
+            raise ShapeError(f"axis {axis} has no elements, and nothing is the largest or smallest of none")
+
+
+def _extreme_gradient(grad: Any, x: Any, y: Any, axes: tuple[int, ...], keepdims: bool) -> Results:
+    shape = reduced(x.shape, axes, keepdims)
+    require_shape("grad", grad.shape, shape)
+    require_shape("y", y.shape, shape)
+    require_dtype("y", y.dtype, x.dtype)
+    return [(x.shape, grad.dtype)]
+
+
+class Sum(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        ctx.how = x.shape, axes, keepdims
+        return SumForward(x, axes, keepdims)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return SumBackward(grad, *ctx.how), None, None
+
+
+class Mean(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        ctx.how = x.shape, axes, keepdims
+        return MeanForward(x, axes, keepdims)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return MeanBackward(grad, *ctx.how), None, None
+
+
+class Max(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        y = MaxForward(x, axes, keepdims)
+        ctx.save(x, y)
+        ctx.how = axes, keepdims
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return MaxBackward(grad, *ctx.saved, *ctx.how), None, None
+
+
+class Min(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        y = MinForward(x, axes, keepdims)
+        ctx.save(x, y)
+        ctx.how = axes, keepdims
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return MinBackward(grad, *ctx.saved, *ctx.how), None, None
+
+
+Axes = int | Sequence[int] | None
+
+
+def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Return the sum over ``axis`` (one, several, or None for all). Integers and bools give int64."""
+    return Sum.apply(x, axes_of(axis, x.ndim, "sum: axis"), bool(keepdims))
+
+
+def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Return the mean over ``axis`` (one, several, or None for all). Integers and bools give float32."""
+    return Mean.apply(x, axes_of(axis, x.ndim, "mean: axis"), bool(keepdims))
+
+
+def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Return the largest element over ``axis`` (one, several, None: all). Tied elements share the gradient."""
+    return Max.apply(x, axes_of(axis, x.ndim, "max: axis"), bool(keepdims))
+
+
+def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Return the smallest element over ``axis`` (one, several, None: all). Tied elements share the gradient."""
+    return Min.apply(x, axes_of(axis, x.ndim, "min: axis"), bool(keepdims))
+
+
+def argmax(x: Any, axis: int | None = -1, keepdims: bool = False) -> Any:
+    """Return the index (int64) of the largest element along ``axis``, the first of equals; None: of all."""
+    if axis is None:
+        found = ArgMax(x.view((x.numel,)), 0, False)
+        return found.view((1,) * x.ndim) if keepdims else found
+    return ArgMax(x, axis_of(axis, x.ndim, "argmax: axis"), bool(keepdims))

@@ -1,0 +1,374 @@
+"""Moving data: transpose, slice, split, concat, repeat, expand, triangles; and views in another shape."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from ..autograd.function import Function
+from ..backend.optable import (
+    Results,
+    Tensor,
+    Tensors,
+    axes_of,
+    axis_of,
+    broadcast_shapes,
+    op,
+    require_axis,
+    require_shape,
+)
+from ..dtype import promote
+from ..errors import DtypeError, ShapeError
+from .base import cast, clone, view
+
+Shape = tuple[int, ...]
+
+
+@op(profile="training", dtypes="all", gradient="TransposeForward")
+def TransposeForward(x: Tensor, axis0: int, axis1: int) -> Results:
+    """x with two axes exchanged, copied."""
+    require_axis("axis0", axis0, len(x.shape))
+    require_axis("axis1", axis1, len(x.shape))
+    shape = list(x.shape)
+    shape[axis0], shape[axis1] = shape[axis1], shape[axis0]
+    return [(tuple(shape), x.dtype)]
+
+
+@op(profile="training", dtypes="all", gradient="PermuteForward")
+def PermuteForward(x: Tensor, axes: tuple) -> Results:
+    """x with its axes in another order, copied: axis i of the result is axis axes[i] of x."""
+    if sorted(axes) != list(range(len(x.shape))):
+        raise ShapeError(f"axes {axes} are not each of 0..{len(x.shape) - 1} once")
+    return [(tuple(x.shape[axis] for axis in axes), x.dtype)]
+
+
+def _ranges(shape: Shape, starts: Shape, ends: Shape, steps: Shape) -> list[range]:
+    """Return the indices that a slice takes of each axis. Raises ShapeError."""
+    if not len(starts) == len(ends) == len(steps) == len(shape):
+        raise ShapeError(f"starts {starts}, ends {ends} and steps {steps} need one entry per axis of {shape}")
+    taken = []
+    for axis, (start, end, step, n) in enumerate(zip(starts, ends, steps, shape, strict=True)):
+        if not step:
+            raise ShapeError(f"steps[{axis}] is 0")
+        indices = range(start, end, step)
+        if indices and not (0 <= indices[0] < n and 0 <= indices[-1] < n):
+            raise ShapeError(f"{start}:{end}:{step} is outside axis {axis} of size {n}")
+        taken.append(indices)
+    return taken
+
+
+@op(profile="training", dtypes="all", gradient="SliceBackward")
+def SliceForward(x: Tensor, starts: tuple, ends: tuple, steps: tuple) -> Results:
+    """Elements starts[i], starts[i] + steps[i], ... before ends[i] of axis i, copied; steps may be negative."""
+    return [(tuple(len(r) for r in _ranges(x.shape, starts, ends, steps)), x.dtype)]
+
+
+@op(profile="training", results="dx")
+def SliceBackward(grad: Tensor, shape: tuple, starts: tuple, ends: tuple, steps: tuple) -> Results:
+    """dx of shape ``shape``: grad at the elements that SliceForward took, 0 elsewhere."""
+    require_shape("grad", grad.shape, tuple(len(r) for r in _ranges(shape, starts, ends, steps)))
+    return [(shape, grad.dtype)]
+
+
+@op(profile="training", results="*pieces", dtypes="all", gradient="ConcatForward")
+def SplitForward(x: Tensor, sizes: tuple, axis: int) -> Results:
+    """x cut along axis into two or more pieces of the given sizes, copied."""
+    require_axis("axis", axis, len(x.shape))
+    if len(sizes) < 2 or any(n < 0 for n in sizes) or builtins.sum(sizes) != x.shape[axis]:
+        raise ShapeError(
+            f"sizes {sizes} are not two or more that add up to {x.shape[axis]}, the size of axis {axis}"
+        )
+    return [((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes]
+
+
+@op(profile="training", dtypes="all", gradient="SplitForward")
+def ConcatForward(tensors: Tensors, axis: int) -> Results:
+    """Tensors of one dtype, joined along axis; their other axes are equal."""
+    first = tensors[0]
+    require_axis("axis", axis, len(first.shape))
+    for i, t in enumerate(tensors):
+        if t.dtype is not first.dtype:
+            raise DtypeError(f"tensors[{i}] has dtype {t.dtype}, tensors[0] {first.dtype}")
+        if len(t.shape) != len(first.shape) or _without(t.shape, axis) != _without(first.shape, axis):
+            raise ShapeError(
+                f"tensors[{i}] has shape {t.shape}, tensors[0] {first.shape}: they differ beside axis {axis}"
+            )
+    total = builtins.sum(t.shape[axis] for t in tensors)
+    return [((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)]
+
+
+def _without(shape: Shape, axis: int) -> Shape:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+@op(profile="training", dtypes="all", gradient="RepeatInterleaveBackward")
+def RepeatInterleaveForward(x: Tensor, repeats: int, axis: int) -> Results:
+    """Each element along axis ``repeats`` times in a row: a b gives a a b b."""
+    require_axis("axis", axis, len(x.shape))
+    if repeats < 0:
+        raise ShapeError(f"repeats {repeats} is negative")
+    return [((*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]), x.dtype)]
+
+
+@op(profile="training", results="dx")
+def RepeatInterleaveBackward(grad: Tensor, repeats: int, axis: int) -> Results:
+    """dx = the sums of ``repeats`` (at least 1) neighbours of grad along axis."""
+    require_axis("axis", axis, len(grad.shape))
+    if repeats < 1 or grad.shape[axis] % repeats:
+        raise ShapeError(f"axis {axis} of size {grad.shape[axis]} is not made of {repeats} repeats")
+    return [((*grad.shape[:axis], grad.shape[axis] // repeats, *grad.shape[axis + 1 :]), grad.dtype)]
+
+
+@op(profile="training", dtypes="all", gradient="ExpandBackward")
+def ExpandForward(x: Tensor, shape: tuple) -> Results:
+    """x broadcast to a shape, copied."""
+    _require_broadcast(x.shape, shape)
+    return [(shape, x.dtype)]
+
+
+@op(profile="training", results="dx")
+def ExpandBackward(grad: Tensor, shape: tuple) -> Results:
+    """dx = grad summed over the axes along which ``shape`` was broadcast to grad's."""
+    _require_broadcast(shape, grad.shape)
+    return [(shape, grad.dtype)]
+
+
+def _require_broadcast(small: Shape, large: Shape) -> None:
+    if any(n < 0 for n in large) or broadcast_shapes(small, large) != large:
+        raise ShapeError(f"shape {small} does not broadcast to {large}")
+
+
+@op(profile="training", dtypes="all", gradient="TrilForward")
+def TrilForward(x: Tensor, diagonal: int) -> Results:
+    """x where column <= row + diagonal, 0 elsewhere; row and column are the last two axes."""
+    return _matrix(x)
+
+
+@op(profile="training", dtypes="all", gradient="TriuForward")
+def TriuForward(x: Tensor, diagonal: int) -> Results:
+    """x where column >= row + diagonal, 0 elsewhere; row and column are the last two axes."""
+    return _matrix(x)
+
+
+def _matrix(x: Any) -> Results:
+    if len(x.shape) < 2:
+        raise ShapeError(f"x has shape {x.shape}, and a triangle needs two axes")
+    return [(x.shape, x.dtype)]
+
+
+class Transpose(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axis0: int, axis1: int) -> Any:
+        ctx.axes = axis0, axis1
+        return TransposeForward(x, axis0, axis1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return TransposeForward(grad, *ctx.axes), None, None
+
+
+class Permute(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axes: Shape) -> Any:
+        ctx.inverse = tuple(axes.index(i) for i in range(len(axes)))
+        return PermuteForward(x, axes)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return PermuteForward(grad, ctx.inverse), None
+
+
+class Slice(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, starts: Shape, ends: Shape, steps: Shape) -> Any:
+        ctx.where = x.shape, starts, ends, steps
+        return SliceForward(x, starts, ends, steps)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return SliceBackward(grad, *ctx.where), None, None, None
+
+
+class Split(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, sizes: Shape, axis: int) -> Any:
+        pieces = SplitForward(x, sizes, axis)
+        ctx.shapes, ctx.axis = tuple(p.shape for p in pieces), axis
+        return pieces
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        some = next(g for g in grads if g is not None)
+        whole = [some.new_full(s, 0) if g is None else g for g, s in zip(grads, ctx.shapes, strict=True)]
+        return ConcatForward(whole, ctx.axis), None, None
+
+
+class Concat(Function):
+    @staticmethod
+    def forward(ctx: Any, axis: int, *tensors: Any) -> Any:
+        ctx.sizes, ctx.axis = tuple(t.shape[axis] for t in tensors), axis
+        return ConcatForward(tensors, axis)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        if len(ctx.sizes) == 1:
+            return None, grad
+        return (None, *SplitForward(grad, ctx.sizes, ctx.axis))
+
+
+class RepeatInterleave(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, repeats: int, axis: int) -> Any:
+        ctx.how = repeats, axis
+        ctx.shape = x.shape
+        return RepeatInterleaveForward(x, repeats, axis)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        if not ctx.how[0]:
+            return grad.new_full(ctx.shape, 0), None, None
+        return RepeatInterleaveBackward(grad, *ctx.how), None, None
+
+
+class Expand(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, shape: Shape) -> Any:
+        ctx.shape = x.shape
+        return ExpandForward(x, shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return ExpandBackward(grad, ctx.shape), None
+
+
+class Tril(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, diagonal: int) -> Any:
+        ctx.diagonal = diagonal
+        return TrilForward(x, diagonal)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return TrilForward(grad, ctx.diagonal), None
+
+
+class Triu(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, diagonal: int) -> Any:
+        ctx.diagonal = diagonal
+        return TriuForward(x, diagonal)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return TriuForward(grad, ctx.diagonal), None
+
+
+def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
+    """Return x with two axes exchanged (a copy)."""
+    n = x.ndim
+    return Transpose.apply(x, axis_of(axis0, n, "transpose: axis0"), axis_of(axis1, n, "transpose: axis1"))
+
+
+def permute(x: Any, axes: Sequence[int]) -> Any:
+    """Return x with its axes in another order (a copy): axis i of the result is axis axes[i] of x."""
+    return Permute.apply(x, tuple(axis_of(axis, x.ndim, "permute: axis") for axis in axes))
+
+
+def split(x: Any, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+    """Return x cut along ``axis`` into pieces of ``size`` (the last may be shorter) or of given sizes."""
+    axis = axis_of(axis, x.ndim, "split: axis")
+    n = x.shape[axis]
+    if isinstance(size, Sequence):
+        sizes = tuple(int(s) for s in size)
+        if any(s < 0 for s in sizes) or builtins.sum(sizes) != n:
+            raise ShapeError(
+                f"split: sizes {sizes} do not add up to {n}, the size of axis {axis} of {list(x.shape)}"
+            )
+    elif size < 1:
+        raise ShapeError(f"split: size {size}; pieces have at least one element")
+    else:
+        sizes = tuple(min(size, n - start) for start in range(0, n, size)) or (0,)
+    return Split.apply(x, sizes, axis) if len(sizes) > 1 else (clone(x),)
+
+
+def concat(tensors: Sequence[Any], axis: int = 0) -> Any:
+    """Return tensors joined along ``axis``; other axes are equal, dtypes promote."""
+    if not tensors:
+        raise ShapeError("concat: needs at least one tensor")
+    axis = axis_of(axis, tensors[0].ndim, "concat: axis")
+    dtype = reduce(promote, [t.dtype for t in tensors])
+    return Concat.apply(axis, *[t if t.dtype is dtype else cast(t, dtype) for t in tensors])
+
+
+def stack(tensors: Sequence[Any], axis: int = 0) -> Any:
+    """Return tensors of one shape joined along a new ``axis``; dtypes promote."""
+    if not tensors:
+        raise ShapeError("stack: needs at least one tensor")
+    for i, t in enumerate(tensors):
+        if t.shape != tensors[0].shape:
+            raise ShapeError(
+                f"stack: tensors[{i}] has shape {list(t.shape)}, tensors[0] {list(tensors[0].shape)}"
+            )
+    axis = axis_of(axis, tensors[0].ndim + 1, "stack: axis")
+    return concat([unsqueeze(t, axis) for t in tensors], axis)
+
+
+def repeat_interleave(x: Any, repeats: int, axis: int) -> Any:
+    """Return each element along ``axis`` ``repeats`` times in a row: a b gives a a b b."""
+    return RepeatInterleave.apply(x, int(repeats), axis_of(axis, x.ndim, "repeat_interleave: axis"))
+
+
+def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
+    """Return x repeated along axes of size 1 and new leading axes to ``shape`` (a copy); -1 keeps a size."""
+    offset = len(shape) - x.ndim
+    if offset < 0:
+        raise ShapeError(
+            f"broadcast_to: shape {list(x.shape)} does not broadcast to {list(shape)}, which has fewer axes"
+        )
+    sizes = tuple(x.shape[i - offset] if n == -1 and i >= offset else int(n) for i, n in enumerate(shape))
+    return Expand.apply(x, sizes)
+
+
+expand = broadcast_to
+
+
+def tril(x: Any, diagonal: int = 0) -> Any:
+    """Return x (..., M, N) with zeros above the diagonal; ``diagonal`` > 0 moves it up."""
+    return Tril.apply(x, int(diagonal))
+
+
+def triu(x: Any, diagonal: int = 0) -> Any:
+    """Return x (..., M, N) with zeros below the diagonal; ``diagonal`` > 0 moves it up."""
+    return Triu.apply(x, int(diagonal))
+
+
+def flatten(x: Any, start: int = 0, end: int = -1) -> Any:
+    """Return x's memory with axes ``start`` to ``end`` (inclusive) as one; a 0-d tensor becomes (1,)."""
+    if not x.ndim:
+        return view(x, (1,))
+    start, end = axis_of(start, x.ndim, "flatten: start"), axis_of(end, x.ndim, "flatten: end")
+    if start > end:
+        raise ShapeError(f"flatten: start {start} comes after end {end}")
+    merged = 1
+    for n in x.shape[start : end + 1]:
+        merged *= n
+    return view(x, (*x.shape[:start], merged, *x.shape[end + 1 :]))
+
+
+def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """Return x's memory without ``axis`` (one or several, of size 1), or without all axes of size 1."""
+    if axis is None:
+        return view(x, tuple(n for n in x.shape if n != 1))
+    axes = axes_of(axis, x.ndim, "squeeze: axis")
+    for a in axes:
+        if x.shape[a] != 1:
+            raise ShapeError(f"squeeze: axis {a} of {list(x.shape)} has size {x.shape[a]}, not 1")
+    return view(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+
+
+def unsqueeze(x: Any, axis: int) -> Any:
+    """Return x's memory with a new axis of size 1 at ``axis`` of the result."""
+    axis = axis_of(axis, x.ndim + 1, "unsqueeze: axis")
+    return view(x, (*x.shape[:axis], 1, *x.shape[axis:]))
