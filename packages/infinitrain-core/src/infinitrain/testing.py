@@ -8,12 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from .backend import registration, runtime
-from .backend.guard_impl import H2D, DeviceGuardImpl, LaunchInfo
+from .backend.guard_impl import DeviceGuardImpl, LaunchInfo
 from .backend.registration import (
     CONTRACT,
     PrivateUse1BackendRegistration,
@@ -51,18 +52,19 @@ def temporary_backend(
 
 
 class HostBuffer:
-    """Device memory of a HostRuntime: a NumPy array of bytes, aligned to 64."""
+    """Device memory of a HostRuntime: bytes of a NumPy array, from a 64-byte boundary on."""
 
-    def __init__(self, device: Device, nbytes: int) -> None:
-        whole = np.empty(nbytes + 64, np.uint8)
-        start = -_address(whole) % 64
-        self.bytes = whole[start : start + nbytes]
-        self.device, self.nbytes = device, nbytes
+    def __init__(self, device: Device, nbytes: int, adopted: np.ndarray | None = None) -> None:
+        self._owner = np.empty(nbytes + 64, np.uint8) if adopted is None else adopted.reshape(-1).view(np.uint8)
+        address = _address(self._owner)
+        self.lead = address % 64  # how far an adopted array starts behind the boundary
+        self.ptr = address - self.lead if adopted is not None else address + -address % 64
+        self.device, self.nbytes = device, nbytes if adopted is None else nbytes + self.lead
 
-    @property
-    def ptr(self) -> int:
-        """The address."""
-        return _address(self.bytes)
+    def bytes(self, offset: int, nbytes: int) -> np.ndarray:
+        """Return a view of part of the memory."""
+        start = self.ptr + offset - _address(self._owner)
+        return self._owner[start : start + nbytes]
 
 
 def _address(array: np.ndarray) -> int:
@@ -114,18 +116,20 @@ class HostRuntime(DeviceGuardImpl):
         self, dst: Any, dst_offset: int, src: Any, src_offset: int, nbytes: int, kind: str, stream: Any = None
     ) -> None:
         self.log.append(("memcpy", kind))
-        source = np.frombuffer(src, np.uint8) if kind == H2D else src.bytes
-        target = dst.bytes if isinstance(dst, HostBuffer) else np.frombuffer(dst, np.uint8)
-        target[dst_offset : dst_offset + nbytes] = source[src_offset : src_offset + nbytes]
+        _side(dst, dst_offset, nbytes)[:] = _side(src, src_offset, nbytes)
 
     def native_array(self, buffer: Any, byte_offset: int, shape: tuple[int, ...], dtype: DType) -> Any:
-        return np.ndarray(shape, dtype.numpy, buffer.bytes, byte_offset)
+        return buffer.bytes(byte_offset, prod(shape) * dtype.itemsize).view(dtype.numpy).reshape(shape)
 
     def adopt(self, array: Any) -> tuple[HostBuffer, int]:
-        device = self.get_device()
-        buffer = HostBuffer(device, array.nbytes)
-        buffer.bytes[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return buffer, 0
+        buffer = HostBuffer(self.get_device(), array.nbytes, array)
+        return buffer, buffer.lead
+
+
+def _side(side: Any, offset: int, nbytes: int) -> np.ndarray:
+    if isinstance(side, HostBuffer):
+        return side.bytes(offset, nbytes)
+    return np.frombuffer(side, np.uint8)[offset : offset + nbytes]
 
 
 def host_backend(

@@ -1,0 +1,137 @@
+"""Writes the tables of the documentation from the code: ``python -m infinitrain.backend.docs docs [--check]``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .ccl import REQUIRED, CclImpl
+from .guard_impl import GROUPS, WHOLE_GROUPS, DeviceGuardImpl
+from .optable import OPS, PROFILES, Op
+
+_INDENTED = re.compile(r"\n\s*\n.*", re.DOTALL)
+
+
+def methods_table() -> str:
+    """Return the table of [contract 3.1]: every method of DeviceGuardImpl, by group."""
+    lines = ["| group | method | required | |", "|---|---|---|---|"]
+    for group, names in GROUPS.items():
+        for name in names:
+            member = getattr(DeviceGuardImpl, name)
+            required = getattr(member, "__isabstractmethod__", False)
+            word = "yes" if required else "with the group" if group in WHOLE_GROUPS else "no"
+            lines.append(f"| {group} | {_signature(name, member)} | {word} | {_summary(member)} |")
+    return "\n".join(lines)
+
+
+def collectives_table() -> str:
+    """Return the table of [contract 6.1]: every method of CclImpl."""
+    lines = ["| method | required | |", "|---|---|---|"]
+    for name, member in vars(CclImpl).items():
+        if not name.startswith("_"):
+            required = "yes" if name == "type" or name in REQUIRED else "no"
+            lines.append(f"| {_signature(name, member)} | {required} | {_summary(member)} |")
+    return "\n".join(lines)
+
+
+def _signature(name: str, member: Any) -> str:
+    if isinstance(member, property):
+        return f"`{name}`"
+    if member is None:
+        return f"`{name}(op_name, reads, writes)`"
+    parameters = [p for p in inspect.signature(member).parameters.values() if p.name != "self"]
+    shown = [
+        f"{p.name}: {p.annotation}" + ("" if p.default is p.empty else f" = {p.default!r}") for p in parameters
+    ]
+    result = inspect.signature(member).return_annotation
+    return f"`{name}({', '.join(shown)}) -> {result}`".replace("|", "\\|")
+
+
+def _summary(member: Any) -> str:
+    doc = inspect.cleandoc(member.__doc__ or "") if member is not None else "A context manager around every kernel [contract 3.9]; None when not needed."
+    return _INDENTED.sub("", doc).replace("\n", " ").replace("``", "`").replace("|", "\\|")
+
+
+def ops_page() -> str:
+    """Return docs/ops.md: the op table, by profile."""
+    lines = [
+        "# Ops",
+        "",
+        "Written by `python -m infinitrain.backend.docs docs` from the op table [contract 4.1]; do not edit.",
+        "",
+        "An op is called with these parameters, positionally and in this order. A kernel of destination style takes `out` too;",
+        "what a result marked `+=` may be added to is in [contract 4.4](contract.md#4-ops-kernels-dispatch). Parameters marked",
+        "`!` are changed in place. *Dtypes* are those of the first tensor. *Autocast* [contract 5.1] is `lower`, `float32`,",
+        "`widest` or `keep`.",
+    ]
+    for profile in PROFILES:
+        rows = [row for row in OPS.values() if row.profile == profile]
+        if rows:
+            lines += ["", f"## {profile}", "", f"{len(rows)} ops."]
+            for row in rows:
+                lines += ["", *_op_lines(row)]
+    return "\n".join(lines) + "\n"
+
+
+def _op_lines(row: Op) -> list[str]:
+    shown = []
+    for p in row.params:
+        mark = "!" if p.name in row.writes else ""
+        default = "" if p.required else f" = {p.default!r}"
+        since = "" if p.since == (1, 0) else f" since {p.since[0]}.{p.since[1]}"
+        shown.append(f"{p.name}{mark}: {p.annotation}{default}{since}")
+    results = ", ".join(f"{name} +=" if name in row.accumulates else name for name in row.results)
+    facts = [f"dtypes {row.dtypes}", f"autocast {row.autocast}"]
+    if row.gradient:
+        facts.append(f"gradient {', '.join(row.gradient)}")
+    if row.view:
+        facts.append("a view")
+    if row.host_sync:
+        facts.append("waits for the device")
+    if row.since != (1, 0):
+        facts.append(f"since {row.since[0]}.{row.since[1]}")
+    signature = f"{row.name}({', '.join(shown)})" + (f" -> {results}" if results else "")
+    return [f"### {row.name}", "", f"`{signature}`  ", f"{row.doc}  ", f"*{'; '.join(facts)}*"]
+
+
+def with_tables(text: str) -> str:
+    """Return a document with the parts between ``<!-- generated: NAME -->`` and ``<!-- end -->`` written anew."""
+    tables: dict[str, Callable[[], str]] = {"methods": methods_table, "collectives": collectives_table}
+    return re.sub(
+        r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)",
+        lambda found: f"{found[1]}\n{tables[found[2]]()}\n\n{found[3]}",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def stale(folder: Path, write: bool = False) -> list[Path]:
+    """Return the files under ``folder`` that differ from the code; with ``write``, bring them up to date."""
+    contract, ops = folder / "contract.md", folder / "ops.md"
+    wanted = {contract: with_tables(contract.read_text(encoding="utf-8")), ops: ops_page()}
+    old = [p for p, text in wanted.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
+    if write:
+        for path in old:
+            path.write_text(wanted[path], encoding="utf-8")
+    return old
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the tables; return the exit status."""
+    folders = [a for a in arguments if a != "--check"]
+    if len(folders) != 1 or not Path(folders[0], "contract.md").is_file():
+        print("usage: python -m infinitrain.backend.docs FOLDER [--check]; FOLDER holds contract.md", file=sys.stderr)
+        return 2
+    check = "--check" in arguments
+    found = stale(Path(folders[0]), write=not check)
+    for path in found:
+        print(f"{path} {'is stale' if check else 'written'}")
+    return 1 if check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
