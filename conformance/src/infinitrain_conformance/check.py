@@ -1,0 +1,85 @@
+"""Comparing results with the oracle, and the message when they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .oracles import Want
+from .tolerances import allowed, explain
+
+
+def values(tensor: Any) -> np.ndarray:
+    """Return a tensor's elements in float64 (integers and bool too)."""
+    array: np.ndarray = tensor.numpy().astype(np.float64)
+    return array
+
+
+def fail(heading: str, lines: list[str]) -> None:
+    """Raise an AssertionError that starts with the heading."""
+    __tracebackhide__ = True
+    raise AssertionError("\n".join([heading, *(f"  {line}" for line in lines)]))
+
+
+def close(heading: str, op: str | None, got: Mapping[str, Any], want: Mapping[str, Want]) -> None:
+    """Compare each named tensor with what the oracle wants; one message tells about all of them."""
+    __tracebackhide__ = True
+    lines, bad = [], False
+    for name, tensor in got.items():
+        ok, line = compare(op, name, tensor, want[name])
+        bad |= not ok
+        lines.append(line)
+    if bad:
+        fail(heading, lines)
+
+
+def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, str]:
+    """Return whether a result is within tolerance, and the line that says by how much."""
+    got, oracle = values(tensor), want.value
+    if got.shape != oracle.shape:
+        return False, f"{name}: shape {got.shape}, the oracle's is {oracle.shape}"
+    if not got.size:
+        return True, f"{name} ok (empty)"
+    bound = allowed(op, tensor.dtype, oracle, np.broadcast_to(want.magnitude, oracle.shape), want.terms)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - oracle)
+        same = (got == oracle) | (np.isnan(got) & np.isnan(oracle))
+        outside = ~same & ~(error <= bound)
+        ratio = np.where(same, 0.0, np.where(np.isfinite(error), error / np.maximum(bound, 1e-300), np.inf))
+    if not outside.any():
+        return True, f"{name} ok ({float(ratio.max()):.2f} of tolerance)"
+    worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    at = ",".join(str(int(i)) for i in worst)
+    text = (
+        f"{name}: {int(outside.sum()):,}/{got.size:,} outside; worst ({at}): got {got[worst]:.7g}, "
+        f"float64 oracle {oracle[worst]:.7g}, allowed +-{bound[worst]:.2g} ({explain(op, tensor.dtype)})"
+    )
+    if np.isnan(got).any() and not np.isnan(oracle).any():
+        text += f"; {int(np.isnan(got).sum()):,} are NaN, as the destination was before: not written?"
+    return False, text
+
+
+def same_bytes(heading: str, what: str, got: np.ndarray, want: np.ndarray) -> None:
+    """Compare bytes exactly."""
+    __tracebackhide__ = True
+    a, b = np.ascontiguousarray(got), np.ascontiguousarray(want)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        fail(heading, [f"{what}: {a.dtype}{list(a.shape)}, expected {b.dtype}{list(b.shape)}"])
+    left, right = a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)
+    if left.size and not np.array_equal(left, right):
+        wrong = np.flatnonzero(left != right)
+        first = int(wrong[0])
+        fail(
+            heading,
+            [f"{what}: {wrong.size:,}/{left.size:,} bytes differ; first at byte {first}: got {left[first]:#04x}, "
+             f"expected {right[first]:#04x}; last at byte {int(wrong[-1])}"],
+        )  # fmt: skip
+
+
+def expect(heading: str, condition: object, what: str) -> None:
+    """Fail with ``what`` unless ``condition`` holds."""
+    __tracebackhide__ = True
+    if not condition:
+        fail(heading, [what])

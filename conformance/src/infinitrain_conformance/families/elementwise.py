@@ -1,0 +1,42 @@
+"""Addition with broadcasting, GELU in both forms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import oracles
+from ..cases import Built, Data, OpCase, case
+
+CASES: list[OpCase] = []
+
+
+def _sum(a: np.ndarray, b: np.ndarray) -> dict[str, oracles.Want]:
+    return {"y": oracles.Want(a + b, np.abs(a) + np.abs(b))}
+
+
+def add(d: Data, a: tuple[int, ...], b: tuple[int, ...]) -> Built:
+    return Built((d.normal(*a, mean=3.0), d.normal(*b, mean=-2.5)), _sum)
+
+
+case(CASES, "AddForward", "same", add, (3, 7, 11), (3, 7, 11))
+case(CASES, "AddForward", "right", add, (4, 5, 8), (5, 8))
+case(CASES, "AddForward", "both", add, (4, 1, 6), (3, 1))
+case(CASES, "AddForward", "scalar", add, (), (2, 3), dtypes=("float32",))
+case(CASES, "AddForward", "empty", add, (0, 3), (3,), dtypes=("float32",), clause="4.4")
+
+
+def gelu(d: Data, shape: tuple[int, ...], form: str, scale: float = 2.0) -> Built:
+    return Built((d.normal(*shape, mean=0.1, scale=scale), form), oracles.gelu)
+
+
+def gelu_backward(d: Data, shape: tuple[int, ...], form: str, scale: float = 2.0) -> Built:
+    x = d.normal(*shape, mean=0.1, scale=scale)
+    return Built((x, d.like(x), form), oracles.gelu_backward)
+
+
+for form in ("tanh", "none"):
+    case(CASES, "GeluForward", form, gelu, (3, 5, 37), form)
+    case(CASES, "GeluForward", f"{form}_wide", gelu, (2, 1025), form, scale=30.0)
+    case(CASES, "GeluForward", f"{form}_0d", gelu, (), form, dtypes=("float32",))
+    case(CASES, "GeluBackward", form, gelu_backward, (3, 5, 37), form, level="L3")
+    case(CASES, "GeluBackward", f"{form}_wide", gelu_backward, (2, 1025), form, scale=30.0, level="L3")

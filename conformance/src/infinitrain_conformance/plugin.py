@@ -1,0 +1,364 @@
+"""The pytest plugin: options, the ``contract`` marker, five outcomes, and the journal that the command reads.
+
+Inert in every pytest run that does not give ``--conformance_backend``. Nothing here imports infinitrain at module level.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import Generator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import pytest
+
+from .report import LEVELS, NO_BACKEND, Case, Report, Result
+from .target import Broken, NoDevice, NotLoadable, Spec, Target
+
+DEFAULT_TIMEOUT: Final = 120.0
+_STATE: Final = pytest.StashKey["Recorder"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("infinitrain-conformance")
+    group.addoption(
+        "--conformance_backend", metavar="NAME", help="device under test, such as cpu, fake, maca:1"
+    )
+    group.addoption(
+        "--conformance_module", metavar="PKG.MOD[:FN]", help="registrar to call when it is not installed"
+    )
+    group.addoption(
+        "--conformance_option", action="append", default=[], metavar="K=V", help="option of the provider"
+    )
+    group.addoption(
+        "--conformance_level", action="append", default=[], metavar="L", help=f"of {', '.join(LEVELS)}"
+    )
+    group.addoption(
+        "--conformance_op", action="append", default=[], metavar="OP", help="tests of these ops only"
+    )
+    group.addoption("--conformance_first", metavar="CLAUSE", help="run the tests of this clause first")
+    group.addoption("--conformance_seed", type=int, default=0, help="added to each test's own seed")
+    group.addoption("--conformance_timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds for one test")
+    group.addoption("--conformance_json", metavar="FILE", help="write the report")
+    group.addoption("--conformance_journal", metavar="FILE", help="append events for the parent process")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "contract(clause, level, op=None, base=False, optional=False, hardware=False, external=False): the clause "
+        "that a conformance test checks; ``base`` ops may not be missing, ``optional`` tests may be declined with "
+        "NotSupportedError, ``hardware`` ones skipped where there is too little, ``external`` ones are for providers "
+        "outside core",
+    )
+    if config.getoption("conformance_backend") is not None:
+        recorder = Recorder(config)
+        config.stash[_STATE] = recorder
+        config.pluginmanager.register(recorder, "infinitrain_conformance_recorder")
+
+
+def test_id(item: pytest.Item) -> str:
+    """Return the stable id: file without ``test_`` and suffix, ``::``, name with parameters."""
+    return f"{item.path.stem.removeprefix('test_')}::{item.name}"
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """Return what the test's marker says, or None for a test without one."""
+    mark = item.get_closest_marker("contract")
+    if mark is None:
+        return None
+    op, base = mark.kwargs.get("op"), mark.kwargs.get("base", False)
+    may_be_left_out = mark.kwargs.get("optional") or mark.kwargs.get("hardware")
+    floor = not may_be_left_out and (op is None or base)
+    return Case(test_id(item), mark.kwargs["level"], mark.args[0], op, floor)
+
+
+def _is_external(item: pytest.Item) -> bool:
+    """Tell whether the test is about the slot for providers outside core."""
+    mark = item.get_closest_marker("contract")
+    return mark is not None and bool(mark.kwargs.get("external"))
+
+
+def spec_of(config: pytest.Config) -> Spec:
+    """Return the backend that the options ask for. Raises UsageError."""
+    options = []
+    for text in config.getoption("conformance_option"):
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise pytest.UsageError(f"--backend_option {text!r} is not of the form name=value")
+        options.append((key, value))
+    name = config.getoption("conformance_backend")
+    if name is None:
+        raise pytest.UsageError("conformance tests need --conformance_backend NAME")
+    return Spec(name, config.getoption("conformance_module"), tuple(options))
+
+
+class Recorder:
+    """Selects and orders the tests, translates their outcomes, and writes down what happens."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.target = Target(spec_of(config))
+        self.report = Report()
+        self.cases: dict[str, Case] = {}
+        self.failed_start: str | None = None
+        self.journal_path = config.getoption("conformance_journal")
+        self.done: set[str] = set()
+        if self.journal_path and os.path.exists(self.journal_path):
+            earlier = Report().read(read_journal(Path(self.journal_path)))
+            self.done = set(earlier.results)
+            self.report.no_device = earlier.no_device
+        # A copy of stderr from before the tests' output is captured; for stacks at a timeout.
+        self.stderr = os.fdopen(os.dup(sys.__stderr__.fileno()), "w") if sys.__stderr__ else None
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Note an event, at once on disk: the process may not live to write another."""
+        record = {"event": event, **fields}
+        self.report.read([record])
+        if self.journal_path:
+            with open(self.journal_path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+
+    # Selection ----------------------------------------------------------------------------------------------------
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        levels, ops = set(config.getoption("conformance_level")), set(config.getoption("conformance_op"))
+        first = config.getoption("conformance_first")
+        kept: list[tuple[tuple[Any, ...], pytest.Item]] = []
+        dropped = []
+        for item in items:
+            case = case_of(item)
+            if case is None:
+                kept.append(((), item))
+                continue
+            wanted = (not levels or case.level in levels) and (
+                not ops or case.op in ops or (case.op is None and "-" in ops)
+            )
+            if not wanted or case.id in self.done:
+                dropped.append(item)
+                continue
+            self.cases[case.id] = case
+            kept.append(((first is not None and case.clause != first, case.level), item))
+        kept.sort(key=lambda pair: pair[0])  # stable: the order of files and of tests inside a level stays
+        items[:] = [item for _, item in kept]
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        if session.config.option.collectonly:
+            return
+        try:
+            device = self.target.device
+        except NotLoadable as error:
+            self.emit("selected", cases=[asdict(case) for case in self.cases.values()])
+            self.stop(session, NO_BACKEND, f"backend {self.target.name!r} cannot be tested: {error}")
+        if device.type.name != "PRIVATEUSE1":
+            external = [item for item in session.items if _is_external(item)]
+            for item in external:
+                session.items.remove(item)
+                del self.cases[test_id(item)]
+        self.emit("selected", cases=[asdict(case) for case in self.cases.values()])
+        self.emit("facts", facts=self.target.facts() | {"seed": session.config.getoption("conformance_seed")})
+
+    def stop(self, session: pytest.Session, code: int, message: str) -> NoReturn:
+        """End the run with an exit code and what is known."""
+        self.emit("abort", code=code, message=message)
+        pytest.exit(message, returncode=code)
+
+    # One test -----------------------------------------------------------------------------------------------------
+    def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
+        timeout = self.config.getoption("conformance_timeout")
+        if timeout > 0 and self.stderr is not None:
+            faulthandler.dump_traceback_later(timeout, exit=True, file=self.stderr)
+
+    def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
+        faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        case = case_of(item)
+        if case is None:
+            return
+        self.emit("start", id=case.id, time=time.time())
+        if case.op is not None:
+            from infinitrain.backend import OPS
+
+            if case.op not in OPS:
+                pytest.skip(f"this infinitrain-core has no op {case.op}")
+        if case.level != "L0":
+            self.start_device(item.session)
+
+    def start_device(self, session: pytest.Session) -> None:
+        """Initialise the runtime before the first test that needs it."""
+        if self.report.no_device is not None:
+            pytest.skip("no device")
+        if "runtime" in self.target.__dict__:
+            return
+        try:
+            _ = self.target.runtime
+        except NoDevice as error:
+            self.emit("no_device", message=str(error))
+            pytest.skip("no device")
+        except Broken as error:
+            cause = error.__cause__.__cause__ if error.__cause__ is not None else None
+            because = f"\ncause: {type(cause).__name__}: {cause}" if cause is not None else ""
+            self.stop(session, NO_BACKEND, f"backend {self.target.name!r} does not start: {error}{because}")
+        self.emit("facts", facts=self.target.facts())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        case = case_of(item)
+        if case is None:
+            return report
+        if report.failed and call.excinfo is not None:
+            why = declined(case, item, call.excinfo.value)
+            if why is not None:
+                report.outcome = "skipped"
+                report.longrepr = (str(item.path), 0, why)
+                report.unsupported = why  # type: ignore[attr-defined]
+            elif not isinstance(call.excinfo.value, AssertionError):
+                report.sections.insert(0, ("conformance", self.heading(case, item)))
+        return report
+
+    def heading(self, case: Case, item: pytest.Item) -> str:
+        """Return the line that says what was tested on what."""
+        what = f" {case.op}" if case.op else ""
+        provider = self.report.facts.get("provider", {})
+        who = f"{self.target.name} {provider.get('distribution', '')}".strip()
+        return (
+            f"{case.level}{what} [contract {case.clause}]   provider {who}, "
+            f"device {self.target.description}, seed {seed_of(item)}   test {case.id}"
+        )
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        ident = _id_of_report(report)
+        if ident not in self.cases:
+            return
+        if report.when == "call" or report.outcome != "passed":
+            earlier = self.report.results.get(ident)
+            if earlier is not None and earlier.outcome == "failed":
+                return  # a teardown that fails as well adds nothing
+            outcome = "unsupported" if hasattr(report, "unsupported") else report.outcome
+            message = ""
+            if outcome in ("unsupported", "skipped") and isinstance(report.longrepr, tuple):
+                message = report.longrepr[2].removeprefix("Skipped: ")
+            elif outcome == "failed":
+                message = failure_text(report)
+            self.emit("result", result=asdict(Result(ident, outcome, round(report.duration, 4), message)))
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        if hasattr(report, "unsupported"):
+            return "unsupported", "u", "UNSUPPORTED"
+        return None
+
+    # The end ------------------------------------------------------------------------------------------------------
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if session.config.option.collectonly:
+            return
+        if exitstatus in (
+            pytest.ExitCode.USAGE_ERROR,
+            pytest.ExitCode.INTERNAL_ERROR,
+            pytest.ExitCode.INTERRUPTED,
+        ):
+            return
+        stopped = session.shouldfail or session.shouldstop
+        self.emit("stopped" if stopped else "end")
+        if not self.journal_path:
+            session.exitstatus = self.report.exit_code
+            path = self.config.getoption("conformance_json")
+            if path:
+                self.report.write(Path(path))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.journal_path or self.config.option.collectonly:
+            return
+        terminalreporter.section("conformance")
+        for line in self.report.lines():
+            terminalreporter.write_line(line)
+
+
+def _id_of_report(report: pytest.TestReport) -> str:
+    path, _, name = report.nodeid.partition("::")
+    return f"{Path(path).stem.removeprefix('test_')}::{name}"
+
+
+def failure_text(report: pytest.TestReport) -> str:
+    """Return the message of a failure, without source lines."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr)
+    return str(text)[:4000]
+
+
+def declined(case: Case, item: pytest.Item, error: BaseException) -> str | None:
+    """Return why a test counts as unsupported, or None when the exception is a failure [contract 4.6, 4.7]."""
+    from infinitrain.backend import BASE_OPS
+    from infinitrain.errors import (
+        KernelNotFoundError,
+        NotSupportedError,
+        UnsupportedDtypeError,
+        UnsupportedShapeError,
+    )
+
+    mark = item.get_closest_marker("contract")
+    assert mark is not None
+    if isinstance(error, KernelNotFoundError) and case.op is not None:
+        missing = getattr(error, "op", None)
+        return None if missing in BASE_OPS or mark.kwargs.get("base") else f"no kernel {missing}"
+    if isinstance(error, UnsupportedDtypeError | UnsupportedShapeError) and case.op is not None:
+        # float32 is the floor of every op that a provider has.
+        dtype = getattr(item, "callspec", None) and item.callspec.params.get("dtype")  # type: ignore[attr-defined]
+        wide = isinstance(error, UnsupportedDtypeError) and dtype in (None, "float32")
+        return None if wide or mark.kwargs.get("base") else f"{type(error).__name__}: {error}"
+    if isinstance(error, NotSupportedError) and mark.kwargs.get("optional"):
+        return f"not offered: {error}"
+    return None
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a journal; a last line that was cut off is left out."""
+    events = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            break
+    return events
+
+
+def seed_of(item: pytest.Item) -> int:
+    """Return the test's seed: from its id, so that adding a test changes no other's data."""
+    return (zlib.crc32(test_id(item).encode()) + int(item.config.getoption("conformance_seed"))) % 2**32
+
+
+# Fixtures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> Target:
+    """The backend under test."""
+    return request.config.stash[_STATE].target
+
+
+@pytest.fixture
+def heading(request: pytest.FixtureRequest) -> str:
+    """What a failure message starts with."""
+    recorder, case = request.config.stash[_STATE], case_of(request.node)
+    assert case is not None
+    return recorder.heading(case, request.node)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of this test's data."""
+    return seed_of(request.node)

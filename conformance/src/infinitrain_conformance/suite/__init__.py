@@ -1,0 +1,1 @@
+"""The tests. Run them with `infinitrain-conformance`, or `pytest --pyargs infinitrain_conformance.suite`."""

@@ -1,0 +1,164 @@
+"""The backend under test: how it is loaded, what it declares, and its device once a test needs one."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from .__about__ import __version__
+
+
+class NotLoadable(Exception):
+    """The backend is not installed, or does not register."""
+
+
+class NoDevice(Exception):
+    """The backend is installed, a device is not."""
+
+
+class Broken(Exception):
+    """The backend registered, but its runtime does not start."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the command line says about the backend: everything that a fresh process needs to load it again."""
+
+    name: str  # a device text: maca, maca:1
+    module: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def type_name(self) -> str:
+        return self.name.partition(":")[0]
+
+
+class Target:
+    """The loaded backend. Nothing here touches its device before ``start`` [contract 3.2]."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.name = spec.type_name
+
+    @cached_property
+    def device(self) -> Any:
+        """The device under test, the backend registered. Raises NotLoadable."""
+        from infinitrain import backend
+        from infinitrain.device import BUILTIN_NAMES, Device, type_name
+        from infinitrain.errors import BackendError, InfiniTrainError
+
+        try:
+            if self.spec.module:
+                backend.load_backend_module(self.spec.module)
+            builtin = BUILTIN_NAMES.get(self.name)
+            if builtin is not None and not backend.has_device_guard_impl(builtin):
+                backend.load_backend(self.name)
+            device = Device.parse(self.spec.name)
+        except InfiniTrainError as error:
+            cause = error.__cause__
+            because = f"\ncause: {type(cause).__name__}: {cause}" if cause is not None else ""
+            raise NotLoadable(f"{error}{because}") from error
+        if not backend.has_device_guard_impl(device.type):
+            raise NotLoadable(f"device {self.name!r} has no backend in this process")
+        if type_name(device.type) != self.name:
+            raise NotLoadable(
+                f"{self.name!r} is the slot of {type_name(device.type)!r}: give --backend {type_name(device.type)}"
+            )
+        if self.spec.options:
+            try:
+                backend.set_backend_options(dict(self.spec.options))
+            except BackendError as error:
+                raise NotLoadable(str(error)) from error
+        return device
+
+    @cached_property
+    def record(self) -> Any:
+        """What the backend registered."""
+        from infinitrain.backend import registration
+
+        return registration.require_record(self.device.type)
+
+    @cached_property
+    def runtime(self) -> Any:
+        """The runtime, initialised. Raises NoDevice or Broken."""
+        from infinitrain import backend
+        from infinitrain.errors import BackendInitError, MissingLibraryError, NoDeviceError
+
+        device = self.device
+        try:
+            runtime = backend.get_device_guard_impl(device.type)
+            count = runtime.device_count()
+        except (NoDeviceError, MissingLibraryError) as error:
+            raise NoDevice(str(error)) from error
+        except BackendInitError as error:
+            raise Broken(str(error)) from error
+        if device.index >= count:
+            raise NoDevice(f"{device} was asked for, {self.name} has {count} devices")
+        return runtime
+
+    @property
+    def description(self) -> str:
+        """The device in one line, once it was touched."""
+        return (
+            f"{self.device} ({self.runtime.describe(self.device)})"
+            if "runtime" in self.__dict__
+            else self.spec.name
+        )
+
+    @property
+    def distribution(self) -> str | None:
+        """The installed distribution that offers the device, with its version; None when it is built in or injected."""
+        from infinitrain import backend
+
+        entries = backend.installed_backends().get(self.name, [])
+        dist = entries[0].dist if entries else None
+        return f"{dist.name} {dist.version}" if dist is not None else None
+
+    def missing_kernels(self) -> dict[str, list[str]]:
+        """Return the ops without a kernel in any layer, by profile [contract 4.2]."""
+        from infinitrain.backend import OPS, dispatch
+        from infinitrain.errors import KernelNotFoundError
+
+        missing: dict[str, list[str]] = {}
+        for row in OPS.values():
+            try:
+                dispatch.find_kernel(row, self.device.type)
+            except KernelNotFoundError:
+                missing.setdefault(row.profile, []).append(row.name)
+        return missing
+
+    def facts(self) -> dict[str, Any]:
+        """Return versions and declarations for the report; of the device only what is known by now."""
+        import numpy
+
+        from infinitrain import backend
+        from infinitrain.__about__ import __version__ as core
+
+        record = self.record
+        provider: dict[str, Any] = {
+            "name": self.name,
+            "slot": self.device.type.name,
+            "contract": ".".join(map(str, record.contract)),
+            "host_visible": bool(record.runtime.host_visible),
+            "streams": bool(record.runtime.has_streams),
+            "ccl": record.ccl is not None,
+            "nondeterministic": list(record.capabilities.nondeterministic),
+        }
+        if self.distribution is not None:
+            provider["distribution"] = self.distribution
+        elif self.spec.module:
+            provider["distribution"] = f"module {self.spec.module}"
+        if "runtime" in self.__dict__:
+            provider |= {"describe": self.description, "device_count": self.runtime.device_count()}
+        return {
+            "suite": __version__,
+            "core": core,
+            "core_contract": ".".join(map(str, backend.CONTRACT)),
+            "python": platform.python_version(),
+            "numpy": numpy.__version__,
+            "platform": platform.platform(),
+            "provider": provider,
+            "missing_kernels": self.missing_kernels(),
+        }
