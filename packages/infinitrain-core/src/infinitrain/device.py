@@ -24,8 +24,8 @@ class DeviceType(enum.IntEnum):
 
 BUILTIN_NAMES: Final = {"cpu": DeviceType.CPU, "cuda": DeviceType.CUDA, "privateuse1": DeviceType.PRIVATEUSE1}
 
-# Installed by infinitrain.backend, which is above this module: the provider's name as the calling thread may see it
-# (or None), a hook that loads an installed provider by name, and the text behind an UnknownDeviceError.
+# Installed by infinitrain.backend, which is above this module: the provider's name as the calling thread may
+# see it (or None), what loads an installed provider by name, and what explains an unknown text.
 provider_name: Callable[[], str | None] = lambda: None  # noqa: E731
 load_provider: Callable[[str], object] = lambda name: None  # noqa: E731
 unknown_device: Callable[[str], UnknownDeviceError] = lambda text: UnknownDeviceError(  # noqa: E731
@@ -34,7 +34,7 @@ unknown_device: Callable[[str], UnknownDeviceError] = lambda text: UnknownDevice
 
 
 def type_name(type: DeviceType) -> str:
-    """Return the name users know: ``cpu``, ``cuda``, or the provider's (``privateuse1`` when there is none)."""
+    """Return the name that users know: ``cpu``, ``cuda``, or the provider's, else ``privateuse1``."""
     if type is DeviceType.PRIVATEUSE1:
         return provider_name() or "privateuse1"
     return type.name.lower()
@@ -92,8 +92,8 @@ class Device:
     def parse_type(text: str) -> DeviceType:
         """Return the device type that ``text`` names exactly [contract 1.4].
 
-        A text that equals an installed provider's entry point loads that provider first; nothing is initialised.
-        Raises UnknownDeviceError (a ValueError).
+        A text that equals an installed provider's entry point loads that provider first; nothing is
+        initialised. Raises UnknownDeviceError (a ValueError).
         """
         if not isinstance(text, str):
             raise TypeError(f"a device type is named by a string, got {text!r} [contract 1.4]")

@@ -13,8 +13,8 @@ from .errors import DtypeError
 class DType:
     """A data type. One object per type: compare with ``is`` or ``==``.
 
-    ``name`` as in NumPy, ``id`` the number used in checkpoint files, ``itemsize`` in bytes, ``numpy`` the NumPy dtype
-    (bfloat16 by ml_dtypes), ``kind`` one of ``b u i f``.
+    ``name`` as in NumPy, ``id`` the number used in checkpoint files, ``itemsize`` in bytes, ``numpy`` the
+    NumPy dtype (bfloat16 by ml_dtypes), ``kind`` one of ``b u i f``.
     """
 
     __slots__ = ("id", "is_floating", "is_integer", "itemsize", "kind", "name", "numpy")
@@ -82,9 +82,9 @@ def as_dtype(value: object) -> DType:
 def promote(a: DType, b: DType) -> DType:
     """Return the dtype of an op between ``a`` and ``b``.
 
-    Equal types stay; float16 with bfloat16 gives float32; one floating type wins over any integer or bool; two floating
-    types or two integers give the wider one; equal width signed and unsigned give the next wider signed integer
-    (uint64 with a signed integer gives float64, as NumPy does).
+    Equal types stay; float16 with bfloat16 gives float32; one floating type wins over any integer or bool;
+    two floating types or two integers give the wider one; equal width signed and unsigned give the next wider
+    signed integer (uint64 with a signed integer gives float64, as NumPy does).
     """
     if a is b:
         return a

@@ -1,7 +1,7 @@
 """The error tree. Every error carries the fields it talks about and says what to do next.
 
 ``InfiniTrainError`` is the root; what a provider or the contract is to blame for is a ``BackendError``.
-Errors that Python users expect as a built-in type are that type too (``ShapeError`` is a ``ValueError``, ...).
+Errors that Python users expect as a built-in type are that type too: ``ShapeError`` is a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class InfiniTrainError(Exception):
-    """Root of all errors raised by InfiniTrain. Keyword fields become attributes; those that are not given are None."""
+    """Root of all errors raised by InfiniTrain. Keyword fields become attributes."""
 
     provider: str | None = None
     op: str | None = None
@@ -24,7 +24,7 @@ class InfiniTrainError(Exception):
             setattr(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Ranks in other processes send their errors home. The subclasses' constructors take other arguments than args.
+        # Ranks in other processes send their errors home, and constructors take other arguments than args.
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
@@ -64,7 +64,7 @@ class BackendRegistrationError(BackendError):
 
 
 class UnknownDeviceError(BackendError, ValueError):
-    """A text names no device type [contract 1.7]. ``text`` is the text, ``near`` the known names that resemble it."""
+    """A text names no device type [contract 1.7]. ``near`` has the known names that resemble it."""
 
     text: str = ""
     near: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class MissingLibraryError(BackendInitError):
 
 
 class NotSupportedError(BackendError):
-    """An optional capability that the provider does not have [contract 3.1]. ``method`` names it where it is one."""
+    """An optional capability that the provider does not have [contract 3.1]; ``method`` names a method."""
 
     method: str | None = None
 
@@ -121,7 +121,7 @@ class UnsupportedShapeError(BackendError, ValueError):
 
 
 class KernelError(BackendError):
-    """A kernel broke its convention: wrong result shape, a closed window, an aliased output [contract 4.4]."""
+    """A kernel broke its convention: wrong result shape, closed window, aliased output [contract 4.4]."""
 
 
 class OutOfMemoryError(BackendError, MemoryError):

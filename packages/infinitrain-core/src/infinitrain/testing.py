@@ -1,4 +1,4 @@
-"""For tests of backends: a temporary registration, a backend over host memory to build on, a Python of its own."""
+"""For tests of backends: a temporary registration, a device over host memory, a Python of its own."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = ["HostBuffer", "HostRuntime", "host_backend", "run_python", "temporary
 def temporary_backend(
     register: Callable[[], object] | None = None, type: DeviceType = DeviceType.PRIVATEUSE1
 ) -> Iterator[None]:
-    """Run the body with what ``register()`` registers for ``type`` instead of what is there; put that back afterwards.
+    """Run the body with what ``register()`` registers instead of what is there; then put that back.
 
-    The only way to take a registration back [contract 2.10]. Both changes outdate every kernel cache. A runtime that the
-    body started is shut down; keep no tensor of it. Without ``register`` the body finds the slot empty. Only one thread
-    may use it at a time.
+    The only way to take a registration back [contract 2.10]. Both changes outdate every kernel cache. A
+    runtime that the body started is shut down; keep no tensor of it. Without ``register`` the body finds the
+    slot empty. Only one thread may use it at a time.
     """
     record, state = registration.find_published(type), runtime.suspend(type)
     registration.publish(type, None)
@@ -55,7 +55,9 @@ class HostBuffer:
     """Device memory of a HostRuntime: bytes of a NumPy array, from a 64-byte boundary on."""
 
     def __init__(self, device: Device, nbytes: int, adopted: np.ndarray | None = None) -> None:
-        self._owner = np.empty(nbytes + 64, np.uint8) if adopted is None else adopted.reshape(-1).view(np.uint8)
+        self._owner = (
+            np.empty(nbytes + 64, np.uint8) if adopted is None else adopted.reshape(-1).view(np.uint8)
+        )
         address = _address(self._owner)
         self.lead = address % 64  # how far an adopted array starts behind the boundary
         self.ptr = address - self.lead if adopted is not None else address + -address % 64
@@ -135,10 +137,10 @@ def _side(side: Any, offset: int, nbytes: int) -> np.ndarray:
 def host_backend(
     runtime: DeviceGuardImpl | None = None, *, kernels: Callable[[], Any] | None = None, **fields: Any
 ) -> Callable[[], None]:
-    """Return a function that registers a backend ``testdev`` with array kernels on NumPy, for ``temporary_backend``.
+    """Return a function that registers ``testdev``, with array kernels on NumPy, for ``temporary_backend``.
 
-    ``runtime`` is the instance to register, ``kernels`` is called after the array kernels; ``fields`` replace those of
-    the registration.
+    ``runtime`` is the instance to register, ``kernels`` is called after the array kernels; ``fields`` replace
+    those of the registration.
     """
     impl = runtime if runtime is not None else HostRuntime()
 

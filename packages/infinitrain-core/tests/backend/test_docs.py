@@ -15,7 +15,8 @@ CONTRACT = ROOT / "docs" / "contract.md"
 
 def block(first_line: str) -> str:
     """Return the code block of the contract that starts with a comment."""
-    found = re.search(rf"```python\n# {re.escape(first_line)}\n(.*?)```", CONTRACT.read_text(encoding="utf-8"), re.S)
+    text = CONTRACT.read_text(encoding="utf-8")
+    found = re.search(rf"```python\n# {re.escape(first_line)}\n(.*?)```", text, re.S)
     assert found is not None, first_line
     return found[1]
 
@@ -60,8 +61,8 @@ def test_every_method_is_in_one_group() -> None:
 def test_every_clause_is_documented() -> None:
     text = CONTRACT.read_text(encoding="utf-8")
     counts = {1: 8, 2: 10, 3: 11, 4: 10, 5: 3, 6: 7, 8: 3, 9: 2}
-    missing = [f"{c}.{n}" for c, last in counts.items() for n in range(1, last + 1) if f"\n{c}.{n} " not in text]
-    assert missing == []
+    clauses = [f"{c}.{n}" for c, last in counts.items() for n in range(1, last + 1)]
+    assert [c for c in clauses if f"\n{c} " not in text] == []
 
 
 def test_minimal_provider_is_short() -> None:

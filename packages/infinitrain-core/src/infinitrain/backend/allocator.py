@@ -18,7 +18,7 @@ SMALLEST: Final = 512
 
 
 def size_class(nbytes: int) -> int:
-    """Return the size of the block that serves ``nbytes``: 512, or one of eight classes per doubling (12.5% waste)."""
+    """Return the size of the block for ``nbytes``: 512 or more, eight classes per doubling (12.5% waste)."""
     if nbytes <= SMALLEST:
         return SMALLEST
     step: int = max(ALIGNMENT, 1 << ((nbytes - 1).bit_length() - 4))
@@ -36,7 +36,7 @@ class Block:
 
 
 class CachedBuffer:
-    """A Buffer [contract 3.3] on a block of a CachingAllocator. Arrays over its memory must keep a reference to it."""
+    """A Buffer [contract 3.3] on a block of a CachingAllocator. Arrays over its memory must refer to it."""
 
     __slots__ = ("__weakref__", "_allocator", "_block", "_uses", "device", "nbytes")
 
@@ -50,8 +50,8 @@ class CachedBuffer:
         return 0 if self._block is None else self._block.ptr
 
     def __del__(self) -> None:
-        # Runs on any thread, with any current device, perhaps inside this allocator by way of the garbage collector: so
-        # it takes no lock and asks the device nothing. deque.append is atomic.
+        # Runs on any thread, with any current device, perhaps inside this allocator by way of the garbage
+        # collector: so it takes no lock and asks the device nothing. deque.append is atomic.
         block = self._block
         if block is not None:
             self._allocator._returned.append((block, self._uses))
@@ -60,10 +60,11 @@ class CachedBuffer:
 class CachingAllocator:
     """Reuse by size class, statistics, and one retry after ``empty_cache`` when memory is exhausted.
 
-    ``raw_malloc(nbytes) -> int`` returns an address on the current device, a multiple of 64, and raises MemoryError (or
-    OutOfMemoryError) or returns 0 when there is none; ``raw_free(ptr)`` returns it, with its device current;
-    ``mem_info(device) -> (free, total)`` in bytes, or None where the system does not tell. ``runtime`` is the provider's
-    own: with it, memory is reused in stream order, and a device is made current before its memory is freed.
+    ``raw_malloc(nbytes) -> int`` returns an address on the current device, a multiple of 64, and raises
+    MemoryError (or OutOfMemoryError) or returns 0 when there is none; ``raw_free(ptr)`` returns it, with its
+    device current; ``mem_info(device) -> (free, total)`` in bytes, or None where the system does not tell.
+    ``runtime`` is the provider's own: with it, memory is reused in stream order, and a device is made current
+    before its memory is freed.
 
     All methods may be called from any thread.
     """
@@ -93,7 +94,7 @@ class CachingAllocator:
         _alive.add(self)
 
     def malloc(self, nbytes: int, device: Device, stream: Any = None) -> CachedBuffer:
-        """Return a buffer of ``nbytes`` on ``device``, which is current, for work on ``stream``. Raises OutOfMemoryError."""
+        """Return a buffer on the current ``device`` for work on ``stream``. Raises OutOfMemoryError."""
         if nbytes == 0:
             return CachedBuffer(self, None, device, 0)
         if self._streams and stream is None and self._runtime is not None:
@@ -121,7 +122,7 @@ class CachingAllocator:
             buffer._uses[stream.handle] = stream
 
     def memory_stats(self, device: Device) -> dict[str, int | None]:
-        """Return ``used`` (bytes in blocks of living buffers), ``reserved`` (and cached), and the peaks of both."""
+        """Return ``used`` (bytes in blocks of living buffers), ``reserved`` (and cached), and both peaks."""
         with self._lock:
             self._collect()
             return dict(self._device_stats(device))
@@ -151,7 +152,7 @@ class CachingAllocator:
         self.empty_cache()
         self._dead = True
 
-    # Inside -------------------------------------------------------------------------------------------------------
+    # Inside -------------------------------------------------------------------------------------------------
     def _grow(self, nbytes: int, size: int, device: Device, stream: Any) -> Block:
         ptr = self._try(size)
         if not ptr:

@@ -12,9 +12,10 @@ from ..errors import BackendInitError
 
 @dataclass(frozen=True)
 class Option:
-    """One provider option: ``--backend_option name=value`` or ``INFINITRAIN_<PROVIDER>_<NAME>`` [contract 3.2].
+    """An option: ``--backend_option name=value`` or ``INFINITRAIN_<PROVIDER>_<NAME>`` [contract 3.2].
 
-    ``type`` is str, int, float, bool, or a callable that raises ValueError; ``default`` is a value of it, or None.
+    ``type`` is str, int, float, bool, or a callable that raises ValueError; ``default`` is a value of it, or
+    None.
     """
 
     name: str
@@ -50,9 +51,10 @@ def _unknown_peak(dtype: DType) -> float | None:
 class Capabilities:
     """Declared, then tested; what is not declared must fail gracefully.
 
-    ``host_visible``: native arrays are plain host memory. ``peer_copy``: D2D between two devices works directly.
-    ``thread_ranks``: several ranks may be threads of one process. ``peak_flops``: dtype -> FLOP/s of one device, or
-    None when unknown. ``options``: what users may set. ``nondeterministic``: ops whose bits may differ from run to run.
+    ``host_visible``: native arrays are plain host memory. ``peer_copy``: D2D between two devices works
+    directly. ``thread_ranks``: several ranks may be threads of one process. ``peak_flops``: dtype -> FLOP/s
+    of one device, or None when unknown. ``options``: what users may set. ``nondeterministic``: ops whose bits
+    may differ from run to run.
     """
 
     host_visible: bool = False

@@ -20,8 +20,9 @@ class CclImpl(ABC):
     """A collective library. Core does not call it yet: data parallelism arrives with clauses 6 and 7.
 
     Registration accepts and checks it already, so that a provider with collectives registers unchanged later.
-    ``send`` and ``recv`` are addresses (``ptr``), ``count`` counts elements, ``op`` is SUM, AVG, MIN, MAX or PROD.
-    The methods up to ``reduce_scatter`` are required when a CCL is offered; the others raise NotSupportedError.
+    ``send`` and ``recv`` are addresses (``ptr``), ``count`` counts elements, ``op`` is SUM, AVG, MIN, MAX or
+    PROD. The methods up to ``reduce_scatter`` are required when a CCL is offered; the others raise
+    NotSupportedError.
     """
 
     @property
@@ -54,7 +55,7 @@ class CclImpl(ABC):
         raise self._unsupported("broadcast")
 
     def all_gather(self, send: int, recv: int, send_count: int, dtype: DType, comm: Any, stream: Any) -> None:
-        """Put all ranks' ``send``, in the order of ranks, into every rank's ``recv`` (size times ``send_count``)."""
+        """Put all ranks' ``send``, in the order of ranks, into every rank's ``recv``."""
         raise self._unsupported("all_gather")
 
     def reduce_scatter(
@@ -89,7 +90,8 @@ class CclImpl(ABC):
 
 
 REQUIRED: Final = (
-    "get_unique_id", "comm_init_rank", "comm_destroy", "all_reduce", "broadcast", "all_gather", "reduce_scatter",
+    "get_unique_id", "comm_init_rank", "comm_destroy",
+    "all_reduce", "broadcast", "all_gather", "reduce_scatter",
 )  # fmt: skip
 
 

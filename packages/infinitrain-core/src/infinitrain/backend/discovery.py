@@ -1,4 +1,4 @@
-"""Finding installed providers by entry point, and saying what is known when a device text is wrong [contract 2.8]."""
+"""Finding installed providers by entry point, and explaining a wrong device text [contract 2.8]."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def failed_backends() -> dict[str, str]:
 def load_backend(name: str, *, quiet: bool = False) -> bool:
     """Load the installed provider ``name`` unless it is registered; return whether it is registered now.
 
-    Raises BackendNotAvailableError, cause chained, when it is installed but does not load; with ``quiet`` the failure
-    is recorded only. INFINITRAIN_BACKEND_AUTOLOAD=0 turns entry points off.
+    Raises BackendNotAvailableError, cause chained, when it is installed but does not load; with ``quiet`` the
+    failure is recorded only. INFINITRAIN_BACKEND_AUTOLOAD=0 turns entry points off.
     """
-    if _is_registered(name):
+    if name in _registered():
         return True
     if not autoload():
         return False
@@ -51,7 +51,7 @@ def load_backend(name: str, *, quiet: bool = False) -> bool:
             owners = " and ".join(sorted(_owner(e) for e in entries))
             raise BackendError(f"two distributions provide device {name!r}: {owners}; uninstall one")
         entries[0].load()()
-        if not _is_registered(name):
+        if name not in _registered():
             raise BackendError(f"its entry point {entries[0].value!r} did not register device {name!r}")
     except Exception as error:
         _failures[name] = f"{type(error).__name__}: {error}"
@@ -71,8 +71,8 @@ def autoload() -> bool:
     return os.environ.get("INFINITRAIN_BACKEND_AUTOLOAD", "1") != "0"
 
 
-def _is_registered(name: str) -> bool:
-    return any(type_name(t) == name for t in registration.registered_types())
+def _registered() -> set[str]:
+    return {type_name(t) for t in registration.registered_types()}
 
 
 def _owner(entry: Any) -> str:
@@ -83,7 +83,7 @@ _registrars: list[str] = []
 
 
 def load_backend_module(path: str) -> None:
-    """Run a registrar ``pkg.mod[:function]`` (default function ``register_backend``), as ``--backend_module`` does.
+    """Run a registrar ``pkg.mod[:function]`` (default ``register_backend``), as ``--backend_module`` does.
 
     Raises BackendNotAvailableError with the cause chained.
     """
@@ -121,7 +121,7 @@ def registrar_path(registrar: Callable[[], Any]) -> str:
         raise BackendRegistrationError(
             path,
             [
-                "spawned ranks import the registrar by name, and this one is a closure, a lambda or a method: "
+                "spawned ranks import the registrar by name; this one is a closure, a lambda or a method: "
                 "give a function at the top level of a module [contract 2.8]"
             ],
         )
@@ -129,14 +129,12 @@ def registrar_path(registrar: Callable[[], Any]) -> str:
 
 
 def situation() -> str:
-    """Return one sentence: devices registered, providers installed, providers that failed and why [contract 1.7]."""
+    """Return one sentence: what is registered, what is installed, what failed and why [contract 1.7]."""
     registered = ", ".join(type_name(t) for t in registration.registered_types()) or "none"
     parts = [f"Registered: {registered}"]
     installed: list[str] = []
     with contextlib.suppress(Exception):
-        installed = sorted(
-            set(installed_backends()) - {type_name(t) for t in registration.registered_types()}
-        )
+        installed = sorted(set(installed_backends()) - _registered())
     if installed:
         off = "" if autoload() else " (INFINITRAIN_BACKEND_AUTOLOAD=0)"
         parts.append(f"installed, not loaded{off}: {', '.join(installed)}")
@@ -147,15 +145,15 @@ def situation() -> str:
 
 def _unknown_device(text: str) -> UnknownDeviceError:
     name = text.partition(":")[0]
-    known = sorted(set(BUILTIN_NAMES) | {type_name(t) for t in registration.registered_types()})
+    known = sorted(set(BUILTIN_NAMES) | _registered())
     with contextlib.suppress(Exception):
         known = sorted({*known, *installed_backends()})
     near = get_close_matches(name, known, 2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return UnknownDeviceError(
         f"unknown device {text!r}.{hint} {situation()} "
-        f"Install the package that provides it (entry point group {GROUP!r}) or give --backend_module pkg.mod "
-        "[contract 1.7]",
+        f"Install the package that provides it (entry point group {GROUP!r}), or give "
+        "--backend_module pkg.mod [contract 1.7]",
         text=text,
         near=tuple(near),
     )

@@ -1,4 +1,4 @@
-"""Writes the tables of the documentation from the code: ``python -m infinitrain.backend.docs docs [--check]``."""
+"""Writes the documents' tables from the code: ``python -m infinitrain.backend.docs docs [--check]``."""
 
 from __future__ import annotations
 
@@ -45,14 +45,19 @@ def _signature(name: str, member: Any) -> str:
         return f"`{name}(op_name, reads, writes)`"
     parameters = [p for p in inspect.signature(member).parameters.values() if p.name != "self"]
     shown = [
-        f"{p.name}: {p.annotation}" + ("" if p.default is p.empty else f" = {p.default!r}") for p in parameters
+        f"{p.name}: {p.annotation}" + ("" if p.default is p.empty else f" = {p.default!r}")
+        for p in parameters
     ]
     result = inspect.signature(member).return_annotation
     return f"`{name}({', '.join(shown)}) -> {result}`".replace("|", "\\|")
 
 
 def _summary(member: Any) -> str:
-    doc = inspect.cleandoc(member.__doc__ or "") if member is not None else "A context manager around every kernel [contract 3.9]; None when not needed."
+    doc = (
+        inspect.cleandoc(member.__doc__ or "")
+        if member is not None
+        else "A context manager around every kernel [contract 3.9]; None when not needed."
+    )
     return _INDENTED.sub("", doc).replace("\n", " ").replace("``", "`").replace("|", "\\|")
 
 
@@ -63,10 +68,10 @@ def ops_page() -> str:
         "",
         "Written by `python -m infinitrain.backend.docs docs` from the op table [contract 4.1]; do not edit.",
         "",
-        "An op is called with these parameters, positionally and in this order. A kernel of destination style takes `out` too;",
-        "what a result marked `+=` may be added to is in [contract 4.4](contract.md#4-ops-kernels-dispatch). Parameters marked",
-        "`!` are changed in place. *Dtypes* are those of the first tensor. *Autocast* [contract 5.1] is `lower`, `float32`,",
-        "`widest` or `keep`.",
+        "A kernel gets these parameters, positionally and in this order; destination style takes `out` too.",
+        "Results marked `+=` may be added to their destination, parameters marked `!` are changed in place",
+        "([contract 4.4](contract.md#4-ops-kernels-dispatch)). *Dtypes* are those of the first tensor.",
+        "*Autocast* [contract 5.1] is `lower`, `float32`, `widest` or `keep`.",
     ]
     for profile in PROFILES:
         rows = [row for row in OPS.values() if row.profile == profile]
@@ -99,7 +104,7 @@ def _op_lines(row: Op) -> list[str]:
 
 
 def with_tables(text: str) -> str:
-    """Return a document with the parts between ``<!-- generated: NAME -->`` and ``<!-- end -->`` written anew."""
+    """Return a document with what is between ``<!-- generated: NAME -->`` and ``<!-- end -->`` made anew."""
     tables: dict[str, Callable[[], str]] = {"methods": methods_table, "collectives": collectives_table}
     return re.sub(
         r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)",
@@ -124,7 +129,10 @@ def main(arguments: list[str]) -> int:
     """Write or check the tables; return the exit status."""
     folders = [a for a in arguments if a != "--check"]
     if len(folders) != 1 or not Path(folders[0], "contract.md").is_file():
-        print("usage: python -m infinitrain.backend.docs FOLDER [--check]; FOLDER holds contract.md", file=sys.stderr)
+        print(
+            "usage: python -m infinitrain.backend.docs FOLDER [--check]; FOLDER holds contract.md",
+            file=sys.stderr,
+        )
         return 2
     check = "--check" in arguments
     found = stale(Path(folders[0]), write=not check)

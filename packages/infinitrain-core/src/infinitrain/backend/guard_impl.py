@@ -1,4 +1,4 @@
-"""What a provider's runtime implements: ``DeviceGuardImpl``, and what it exchanges with core [contract 3.1]."""
+"""What a provider's runtime implements: ``DeviceGuardImpl`` [contract 3.1]."""
 
 from __future__ import annotations
 
@@ -46,27 +46,29 @@ class LaunchInfo:
 
 
 class DeviceGuardImpl(ABC):
-    """A provider's runtime. One instance per device type; every method may be called from many threads at once.
+    """A provider's runtime, one instance per device type. Many threads call its methods at once.
 
-    The abstract methods are enough for a device on which core can train; the rest is optional, in groups (``GROUPS``).
-    A missing optional method raises NotSupportedError naming method and provider [contract 3.1].
+    The abstract methods are enough for a device on which core can train; the rest is optional, in groups
+    (``GROUPS``). A missing optional method raises NotSupportedError naming method and provider [contract
+    3.1].
     """
 
     host_visible: bool = False
-    """Set by core from ``Capabilities.host_visible``: native arrays are plain host memory, valid at any time."""
+    """Set by core from ``Capabilities.host_visible``: native arrays are host memory, valid at any time."""
 
     kernel_window: Any = None
-    """Optional ``kernel_window(op_name, reads, writes) -> context manager``: entered by the dispatcher around every
-    kernel, with lists of the tensors that the kernel reads and writes. Arrays of a device that is not ``host_visible``
-    need be valid inside it only [contract 3.9]."""
+    """Optional ``kernel_window(op_name, reads, writes) -> context manager``: entered by the dispatcher around
+    every kernel, with lists of the tensors that the kernel reads and writes. Arrays of a device that is not
+    ``host_visible`` need be valid inside it only [contract 3.9].
+    """
 
-    # Identity -----------------------------------------------------------------------------------------------------
+    # Identity -----------------------------------------------------------------------------------------------
     @property
     @abstractmethod
     def type(self) -> DeviceType:
         """The device type served. A plain class attribute does: ``type = DeviceType.PRIVATEUSE1``."""
 
-    def initialize(self, launch: LaunchInfo) -> None:
+    def initialize(self, launch: LaunchInfo) -> None:  # noqa: B027 - optional
         """Start the runtime. Called once, before any other method, at first use [contract 3.2]."""
 
     @abstractmethod
@@ -85,31 +87,31 @@ class DeviceGuardImpl(ABC):
         """Return one line for people: model, memory, driver."""
         return str(device)
 
-    def shutdown(self) -> None:
+    def shutdown(self) -> None:  # noqa: B027
         """Release everything. Called once at exit, before the interpreter goes down [contract 3.11]."""
 
-    # Memory -------------------------------------------------------------------------------------------------------
+    # Memory -------------------------------------------------------------------------------------------------
     @abstractmethod
     def malloc(self, nbytes: int, stream: Any = None) -> Buffer:
-        """Return ``nbytes`` (0 is legal) of uninitialised memory on the current device. Raises OutOfMemoryError."""
+        """Return ``nbytes`` (0 or more) of new memory on the current device. Raises OutOfMemoryError."""
 
     @abstractmethod
     def memcpy(
         self, dst: Any, dst_offset: int, src: Any, src_offset: int, nbytes: int, kind: str, stream: Any = None
     ) -> None:
-        """Copy bytes; ``kind`` is H2D, D2H or D2D. A device side is a Buffer, the host side a memoryview of bytes.
+        """Copy bytes; ``kind`` is H2D, D2H or D2D. A device side is a Buffer, the host side a memoryview.
 
         On return an H2D source may be overwritten and a D2H destination read [contract 3.4].
         """
 
     def memory_stats(self, device: Device) -> dict[str, int | None]:
-        """Return ``used``, ``reserved``, ``peak_used``, ``peak_reserved`` in bytes; unknown values are None."""
+        """Return ``used``, ``reserved`` and their peaks ``peak_used``, ``peak_reserved``: bytes or None."""
         return {"used": None, "reserved": None, "peak_used": None, "peak_reserved": None}
 
-    def reset_peak(self, device: Device) -> None:
+    def reset_peak(self, device: Device) -> None:  # noqa: B027
         """Start the peaks of ``memory_stats`` anew."""
 
-    def empty_cache(self) -> None:
+    def empty_cache(self) -> None:  # noqa: B027
         """Give cached memory back to the system."""
 
     def host_alloc(self, nbytes: int) -> memoryview:
@@ -122,27 +124,27 @@ class DeviceGuardImpl(ABC):
         """Copy as ``memcpy`` does, without waiting; return an event."""
         raise self._unsupported("memcpy_async")
 
-    def record_use(self, buffer: Buffer, stream: Any) -> None:
-        """Note that work on ``stream`` uses the buffer, so that its memory outlives that work [contract 3.3]."""
+    def record_use(self, buffer: Buffer, stream: Any) -> None:  # noqa: B027
+        """Note that work on ``stream`` uses the buffer: its memory outlives that work [contract 3.3]."""
 
-    # Arrays (both or none) ----------------------------------------------------------------------------------------
+    # Arrays (both or none) ----------------------------------------------------------------------------------
     def native_array(self, buffer: Buffer, byte_offset: int, shape: tuple[int, ...], dtype: DType) -> Any:
-        """Return an array of the provider's library over the buffer's memory, which keeps the buffer [contract 3.9]."""
+        """Return an array of the provider's library over the memory, which it keeps alive [contract 3.9]."""
         raise self._unsupported("native_array")
 
     def adopt(self, array: Any) -> tuple[Buffer, int]:
-        """Return (buffer, byte offset) of a dense array of the provider's library: the inverse of ``native_array``."""
+        """Return (buffer, byte offset) of a dense array of the library: the inverse of ``native_array``."""
         raise self._unsupported("adopt")
 
     def empty_array(self, shape: tuple[int, ...], dtype: DType) -> Any:
-        """Return an uninitialised array on the current device; only a shortcut for ``malloc`` and ``native_array``."""
+        """Return a new array on the current device: a shortcut for ``malloc`` and ``native_array``."""
         return self.native_array(self.malloc(prod(shape) * dtype.itemsize), 0, shape, dtype)
 
     def array_maker(self, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any]:
         """Return a function like ``empty_array`` for one shape and dtype, which may then prepare once."""
         return lambda: self.empty_array(shape, dtype)
 
-    # Streams (all or none) ----------------------------------------------------------------------------------------
+    # Streams (all or none) ----------------------------------------------------------------------------------
     def current_stream(self, device: Device) -> Any:
         """Return the calling thread's stream on ``device``; it has an int ``handle``."""
         raise self._unsupported("current_stream")
@@ -180,11 +182,11 @@ class DeviceGuardImpl(ABC):
         raise self._unsupported("elapsed_ms")
 
     def synchronize(self, target: Any) -> None:
-        """Block the host until all work of a device or stream is done. Without streams there is nothing to wait for."""
+        """Block the host until all work of a device or stream is done. Without streams, do nothing."""
         if self.has_streams:
             raise self._unsupported("synchronize")
 
-    # Capture (all or none) ----------------------------------------------------------------------------------------
+    # Capture (all or none) ----------------------------------------------------------------------------------
     def begin_capture(self, stream: Any) -> None:
         """Start recording the stream's work instead of running it."""
         raise self._unsupported("begin_capture")
@@ -197,7 +199,7 @@ class DeviceGuardImpl(ABC):
         """Run what was recorded."""
         raise self._unsupported("replay")
 
-    # What core asks of itself -------------------------------------------------------------------------------------
+    # What core asks of itself -------------------------------------------------------------------------------
     @property
     def has_streams(self) -> bool:
         """True when the provider implements the group of streams."""
@@ -225,8 +227,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "identity": ("type", "initialize", "device_count", "get_device", "set_device", "describe", "shutdown"),
     "memory": ("malloc", "memcpy"),
     "memory, more": (
-        "memory_stats", "reset_peak", "empty_cache", "host_alloc", "memcpy_async", "record_use", "empty_array",
-        "array_maker", "kernel_window",
+        "memory_stats", "reset_peak", "empty_cache", "host_alloc", "memcpy_async", "record_use",
+        "empty_array", "array_maker", "kernel_window",
     ),
     "arrays": ("native_array", "adopt"),
     "streams": (
@@ -246,7 +248,7 @@ def group_problems(runtime: DeviceGuardImpl) -> list[str]:
         given = [m for m in GROUPS[group] if runtime._overrides(m) and m != "synchronize"]  # harmless alone
         if given and missing:
             problems.append(
-                f"the runtime implements {', '.join(given)} without {', '.join(missing)}: {group} come as a whole or "
-                "not at all [contract 3.1]"
+                f"the runtime implements {', '.join(given)} without {', '.join(missing)}: "
+                f"{group} come as a whole or not at all [contract 3.1]"
             )
     return problems

@@ -1,4 +1,4 @@
-"""Kernels as a provider registers them: three layers per op, two styles, signatures checked [contract 4.3, 4.4]."""
+"""Kernels as a provider registers them: layers, styles, signatures [contract 4.3, 4.4]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXTRA: Final = ("out", "accumulate")  # given by keyword
 
 @dataclass(frozen=True)
 class Kernel:
-    """A registered kernel. ``fn`` is a callable or an import path resolved at first dispatch [contract 2.9]."""
+    """A registered kernel: a callable, or an import path resolved at first dispatch [contract 2.9]."""
 
     op: str
     layer: str
@@ -59,10 +59,11 @@ def register_kernel(
 ) -> None:
     """Register an explicit kernel for op ``name``, inside ``register_kernels``.
 
-    ``fn``'s parameters are the op's, by the table's names; with a keyword ``out`` it is destination style, without it
-    value style; ``accumulate`` says that it can add to its destination. ``params`` gives the names where a signature
-    cannot be read (ctypes functions). An import path ``"pkg.mod:function"`` is resolved at first dispatch. ``dtypes``
-    limits the kernel to calls whose floating tensors all have one of these dtypes; others go to the layer below.
+    ``fn``'s parameters are the op's, by the table's names; with a keyword ``out`` it is destination style,
+    without it value style; ``accumulate`` says that it can add to its destination. ``params`` gives the names
+    where a signature cannot be read (ctypes functions). An import path ``"pkg.mod:function"`` is resolved at
+    first dispatch. ``dtypes`` limits the kernel to calls whose floating tensors all have one of these dtypes;
+    others go to the layer below.
 
     What is wrong with it is reported at the end of the registration, together with everything else.
     """
@@ -101,7 +102,7 @@ def parameters(kernel: Kernel) -> tuple[str, ...] | None:
 
 
 def read_parameters(fn: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the parameter names of a callable, or None where its signature cannot be read or hides some (``*args``)."""
+    """Return a callable's parameter names; None where they cannot be read or ``*args`` hides some."""
     try:
         found = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -112,18 +113,18 @@ def read_parameters(fn: Callable[..., Any]) -> tuple[str, ...] | None:
 
 
 def signature_problem(op: Op, kernel: Kernel, contract: tuple[int, int]) -> str | None:
-    """Return what is wrong with a kernel's parameters, measured at the provider's contract version, or None."""
+    """Return what is wrong with a kernel's parameters at the provider's contract version, or None."""
     if kernel.layer == "array":
         return None  # written against arrays; checked by the kernels package itself
     if op.since > contract:
-        return f"kernel {op.name}: the op is since {_dotted(op.since)}, declared is {_dotted(contract)} [contract 9.2]"
+        return f"kernel {op.name}: since {_dotted(op.since)}, not in {_dotted(contract)} [contract 9.2]"
     if not callable(kernel.fn) and not isinstance(kernel.fn, str):
         return f"kernel {op.name} is {kernel.fn!r}, neither a callable nor an import path [contract 2.3]"
     names = parameters(kernel)
     if names is None:
         if isinstance(kernel.fn, str):
             return None
-        return f"kernel {op.name}: its signature cannot be read; give register_kernel(..., params=(...)) [contract 2.3]"
+        return f"kernel {op.name}: unreadable signature; give register_kernel(..., params=...) [contract 2.3]"
     positional = tuple(n for n in names if n not in _EXTRA)
     wanted = tuple(p.name for p in op.params_at(contract))
     if positional != wanted:
@@ -138,12 +139,12 @@ def signature_problem(op: Op, kernel: Kernel, contract: tuple[int, int]) -> str 
     if "out" in names and not op.results:
         return f"kernel {op.name}: writes {', '.join(op.writes)} in place and takes no out [contract 4.4]"
     if "accumulate" in names and (not op.accumulates or "out" not in names):
-        return f"kernel {op.name}: accumulate is for destination kernels of rows marked accumulates [contract 4.4]"
+        return f"kernel {op.name}: accumulate needs out, and a row marked accumulates [contract 4.4]"
     return None
 
 
 def _wrong_kinds(fn: Callable[..., Any]) -> list[str]:
-    """Return the parameters that core cannot reach: it calls positionally, ``out`` and ``accumulate`` by keyword."""
+    """Return what core cannot reach: it calls positionally, and gives ``out`` and ``accumulate`` by name."""
     found = inspect.signature(fn).parameters.values()
     return [
         f"{p.name} ({p.kind.description})"
@@ -186,7 +187,7 @@ def check_kernels(type: DeviceType) -> list[str]:
 
 
 def describe_callable(fn: Any) -> str | None:
-    """Return module and qualified name of a callback, by which two registrations are compared [contract 2.5]."""
+    """Return module and qualified name, by which two registrations' callbacks compare [contract 2.5]."""
     if fn is None or isinstance(fn, str):
         return fn
     return f"{getattr(fn, '__module__', '?')}:{getattr(fn, '__qualname__', repr(fn))}"

@@ -1,4 +1,4 @@
-"""Ready kernels for NoOpForward and NoOpBackward: views, which core can make for any provider [contract 4.4]."""
+"""Ready kernels for NoOpForward and NoOpBackward: views, the same for any provider [contract 4.4]."""
 
 from __future__ import annotations
 

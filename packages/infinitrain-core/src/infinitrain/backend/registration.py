@@ -27,11 +27,12 @@ Callback = Callable[[], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class BackendRegistration:
-    """What a provider hands over. ``contract`` is the version it was written for: an int pair, without default.
+    """What a provider hands over. ``contract`` is the version it was written for: an int pair, no default.
 
     The callbacks take no argument and call ``register_device_guard_impl``, ``register_ccl_impl`` and
-    ``register_kernel`` or ``register_array_kernels``. ``capabilities`` is a ``Capabilities``, or a callable that
-    returns one, called once after ``initialize``, and which then declares no options: those are known before.
+    ``register_kernel`` or ``register_array_kernels``. ``capabilities`` is a ``Capabilities``, or a callable
+    that returns one, called once after ``initialize``, and which then declares no options: those are known
+    before.
     """
 
     name: str
@@ -48,7 +49,7 @@ class PrivateUse1BackendRegistration(BackendRegistration):
 
 
 class BackendRecord:
-    """What a registration collected; never changed once it is published, but for ``capabilities`` at first use."""
+    """What a registration collected. Once published only ``capabilities`` changes, at first use."""
 
     def __init__(self, type: DeviceType, registration: BackendRegistration) -> None:
         self.type = type
@@ -141,9 +142,9 @@ def register_backend(type: DeviceType, registration: BackendRegistration) -> Non
             if not problems and _identity(holder.registration) == _identity(registration):
                 return
             problems.append(
-                f"{holder.name!r} is already registered in this process, and there can be one. Use a process of its "
-                f"own for {registration.name!r}, or remove what registers {holder.name!r} (--backend_module, an "
-                "import, its installed package) [contract 2.5]"
+                f"{holder.name!r} is already registered in this process, and there can be one. Use a process "
+                f"of its own for {registration.name!r}, or remove what registers {holder.name!r} "
+                "(--backend_module, an import, its installed package) [contract 2.5]"
             )
         if problems:
             raise BackendRegistrationError(registration.name, problems)
@@ -211,27 +212,30 @@ def find_published(type: DeviceType) -> BackendRecord | None:
     return _records.get(type)
 
 
-# What is checked ----------------------------------------------------------------------------------------------------
+# What is checked --------------------------------------------------------------------------------------------
 
 
 def _declaration_problems(type: DeviceType, registration: BackendRegistration) -> list[str]:
     problems = []
     name = registration.name
-    if type not in DeviceType or type is DeviceType.INVALID:
+    if not isinstance(type, DeviceType) or type is DeviceType.INVALID:
         problems.append(f"{type!r} is no device type [contract 1.1]")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         problems.append(
-            f"name {name!r} must be lowercase ASCII letters, digits and underscores: [a-z0-9_]+ [contract 1.3]"
+            f"name {name!r} must be lowercase ASCII letters, digits, underscores: [a-z0-9_]+ [contract 1.3]"
         )
     elif type is DeviceType.PRIVATEUSE1 and name in BUILTIN_NAMES:
         problems.append(f"name {name!r} is reserved: choose the name of your own device [contract 1.3]")
     elif type is not DeviceType.PRIVATEUSE1 and BUILTIN_NAMES.get(name) is not type:
         problems.append(f"name {name!r} is not that of {type!r} [contract 1.3]")
-    for what in ("register_runtime", "register_kernels"):
-        if not callable(getattr(registration, what)):
-            problems.append(f"{what} must be a callable without arguments [contract 2.1]")
-    if registration.register_ccl is not None and not callable(registration.register_ccl):
-        problems.append("register_ccl, when given, must be a callable without arguments [contract 2.1]")
+    callbacks = {
+        "register_runtime": registration.register_runtime,
+        "register_kernels": registration.register_kernels,
+    }
+    if registration.register_ccl is not None:
+        callbacks["register_ccl"] = registration.register_ccl
+    wrong = [what for what, callback in callbacks.items() if not callable(callback)]
+    problems += [f"{what} must be a callable without arguments [contract 2.1]" for what in wrong]
     problems += _contract_problems(registration.contract)
     dtype = registration.default_autocast_dtype
     if not (dtype is None or any(dtype is half for half in HALF)):
@@ -256,7 +260,8 @@ def _contract_problems(contract: Any) -> list[str]:
     )
     if not pair:
         return [
-            f"contract={contract!r} must be the version it was written for, as in contract={CONTRACT} [contract 2.3]"
+            f"contract={contract!r} must be the version it was written for, as in contract={CONTRACT} "
+            "[contract 2.3]"
         ]
     major, minor = contract
     if major != CONTRACT[0] or not 0 <= minor <= CONTRACT[1]:
@@ -317,11 +322,11 @@ def _identity(registration: BackendRegistration) -> tuple[Any, ...]:
     return (r.name, tuple(r.contract), r.default_autocast_dtype, capabilities, *callbacks)
 
 
-# What the callbacks call ------------------------------------------------------------------------------------------
+# What the callbacks call ------------------------------------------------------------------------------------
 
 
 def building(what: str, type: DeviceType) -> BackendRecord:
-    """Return the record that the calling thread is registering for ``type``. Raises BackendRegistrationError."""
+    """Return the record that this thread is registering for ``type``. Raises BackendRegistrationError."""
     record = _under_construction()
     if record is None:
         raise BackendRegistrationError(
@@ -350,7 +355,7 @@ def register_ccl_impl(type: DeviceType, impl: CclImpl) -> None:
     record.ccl = impl
 
 
-# Getters ----------------------------------------------------------------------------------------------------------
+# Getters ----------------------------------------------------------------------------------------------------
 
 
 def has_privateuse1_backend() -> bool:
@@ -364,7 +369,7 @@ def get_privateuse1_backend_name() -> str:
 
 
 def get_privateuse1_backend_default_autocast_dtype() -> DType | None:
-    """Return the dtype the provider declared for autocast, or None. Raises BackendNotAvailableError without one."""
+    """Return the provider's dtype for autocast, or None. Raises BackendNotAvailableError without provider."""
     record = find_record(DeviceType.PRIVATEUSE1) or require_record(DeviceType.PRIVATEUSE1)
     return record.registration.default_autocast_dtype
 

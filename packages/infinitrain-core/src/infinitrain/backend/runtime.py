@@ -1,4 +1,4 @@
-"""A runtime's life in this process: launch options, first use, fork, exit; and the current device [contract 3]."""
+"""A runtime's life in this process: options, first use, fork, exit; the current device [contract 3]."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
     "synchronize",
 ]
 
-# Launch -------------------------------------------------------------------------------------------------------------
+# Launch -----------------------------------------------------------------------------------------------------
 
 _launch = LaunchInfo()
 _given_options: dict[str, str] = {}
@@ -80,7 +80,7 @@ def backend_options(type: DeviceType) -> dict[str, Any]:
     return values
 
 
-# First use ----------------------------------------------------------------------------------------------------------
+# First use --------------------------------------------------------------------------------------------------
 
 _ready: dict[DeviceType, DeviceGuardImpl] = {}
 _counts: dict[DeviceType, int] = {}
@@ -95,8 +95,8 @@ on_fork: list[Callable[[], None]] = []  # called in a forked child; the dispatch
 def get_device_guard_impl(type: DeviceType) -> DeviceGuardImpl:
     """Return the runtime of a device type, initialising it at the first call [contract 3.2].
 
-    Raises BackendNotAvailableError when there is none, BackendInitError when it does not start, ForkError in a child
-    forked after that.
+    Raises BackendNotAvailableError when there is none, BackendInitError when it does not start, ForkError in
+    a child forked after that.
     """
     runtime = _ready.get(type)
     if runtime is not None and not _forked:
@@ -137,8 +137,7 @@ def _initialize(type: DeviceType) -> DeviceGuardImpl:
             )
         if type in _starting:
             raise BackendInitError(
-                f"backend {record.name!r}: initialize used its own device through core, before it had returned "
-                "[contract 3.2]",
+                f"backend {record.name!r}: initialize used its own device through core [contract 3.2]",
                 provider=record.name,
             )
         _starting.add(type)
@@ -153,16 +152,15 @@ def _initialize(type: DeviceType) -> DeviceGuardImpl:
             raise
         except Exception as error:
             raise BackendInitError(
-                f"backend {record.name!r} failed to initialise: {error.__class__.__name__}: {error} [contract 3.2]",
+                f"backend {record.name!r} failed to initialise: {error.__class__.__name__}: {error} "
+                "[contract 3.2]",
                 provider=record.name,
             ) from error
         finally:
             _starting.discard(type)
         runtime: DeviceGuardImpl = record.runtime
         _ready[type] = runtime
-        atexit.register(
-            _shutdown, type
-        )  # only now: exit handlers of the provider's own libraries come after it
+        atexit.register(_shutdown, type)  # only now, so that it runs before those of the provider's libraries
         return runtime
 
 
@@ -179,8 +177,8 @@ def _start(record: BackendRecord) -> None:
     capabilities = given if isinstance(given, Capabilities) else given()
     if not isinstance(capabilities, Capabilities) or (capabilities is not given and capabilities.options):
         raise BackendInitError(
-            f"backend {record.name!r}: capabilities() returned {capabilities!r}, expected a Capabilities without "
-            "options, which must be known before initialize [contract 2.1]",
+            f"backend {record.name!r}: capabilities() returned {capabilities!r}, expected a Capabilities "
+            "without options, which must be known before initialize [contract 2.1]",
             provider=record.name,
         )
     record.capabilities = capabilities
@@ -188,11 +186,11 @@ def _start(record: BackendRecord) -> None:
     _counts[record.type] = count
 
 
-# Exit and fork ------------------------------------------------------------------------------------------------------
+# Exit and fork ----------------------------------------------------------------------------------------------
 
 
 def _shutdown(type: DeviceType) -> None:
-    """Drain what was used, then shut down. An exit handler, so that the last started goes first [contract 3.11]."""
+    """Drain what was used, then shut down. An exit handler: the last started goes first [contract 3.11]."""
     runtime = _ready.get(type)
     if runtime is None or type in _forked:
         return
@@ -248,7 +246,7 @@ def resume(type: DeviceType, state: tuple[DeviceGuardImpl | None, int]) -> None:
             _counts[type], _ready[type] = count, runtime
 
 
-# Current device -----------------------------------------------------------------------------------------------------
+# Current device ---------------------------------------------------------------------------------------------
 
 
 class _Current(threading.local):
@@ -260,7 +258,7 @@ _used: set[Device] = set()  # drained at exit; asking an unused device to synchr
 
 
 def check_device(device: Device) -> DeviceGuardImpl:
-    """Return the device's runtime after checking that the device exists. Raises NoSuchDeviceError [contract 1.8]."""
+    """Return the device's runtime if the device exists. Raises NoSuchDeviceError [contract 1.8]."""
     runtime = get_device_guard_impl(device.type)
     count = _counts[device.type]
     if device.index >= count:
@@ -283,7 +281,7 @@ def set_current_device(device: Device) -> None:
 
 
 class DeviceGuard:
-    """Context manager: ``device`` is current inside, the previous one afterwards, on exceptions too [contract 3.5]."""
+    """``with DeviceGuard(device):`` makes it current, and restores, on exceptions too [contract 3.5]."""
 
     __slots__ = ("device", "previous")
 
