@@ -1,10 +1,10 @@
 """Streams, events and the order between accesses, by vector clocks.
 
-Everything runs at once on the host; order is a matter of bookkeeping. A stream counts its operations (``tick``) and
-knows, per other stream, up to which tick that stream's work precedes its own (``seen``). An event is a copy of that
-knowledge, a wait merges it, and what the host has waited for precedes everything issued later. Two accesses of the same
-bytes, at least one a write, must be ordered by this relation: on a real device they would otherwise race, and here they
-raise the same error on every run.
+Everything runs at once on the host; order is a matter of bookkeeping. A stream counts its operations
+(``tick``) and knows, per other stream, up to which tick that stream's work precedes its own (``seen``). An
+event is a copy of that knowledge, a wait merges it, and what the host has waited for precedes everything
+issued later. Two accesses of the same bytes, at least one a write, must be ordered by this relation: on a
+real device they would otherwise race, and here they raise the same error on every run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stream:
         self.seen: dict[Stream, int] = {}
 
     def knowledge(self) -> dict[Stream, int]:
-        """Return what precedes the stream's next operation: its own work so far and what it has waited for."""
+        """Return what precedes the next operation: the stream's own work and what it has waited for."""
         return {**self.seen, self: self.tick}
 
     def __repr__(self) -> str:
@@ -85,9 +85,10 @@ class Unordered:
         """Return the error for this pair on ``buffer``."""
         a, b = self.earlier, self.later
         return RaceError(
-            f"race on {buffer}: {b.op} on {b.stream} {self.later_does} what {a.op} on {a.stream} {self.earlier_did}, "
-            f"and nothing orders the two. Missing: record an event on stream {a.stream.handle} after {a.op} and "
-            f"wait(stream {b.stream.handle}, event) before {b.op}, or synchronize between them [contract 3.6]",
+            f"race on {buffer}: {b.op} on {b.stream} {self.later_does} what {a.op} on {a.stream} "
+            f"{self.earlier_did}, and nothing orders the two. Missing: record an event on stream "
+            f"{a.stream.handle} after {a.op} and wait(stream {b.stream.handle}, event) before {b.op}, "
+            "or synchronize between them [contract 3.6]",
             ops=(a.op, b.op),
             streams=(a.stream.handle, b.stream.handle),
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Statistics:
-    """Counts, and bytes for the three kinds of copy. ``d2d`` includes the copies between two devices (``peer``)."""
+    """Counts, and bytes for each kind of copy. ``d2d`` includes copies between two devices (``peer``)."""
 
     kernels: Counter[str] = field(default_factory=Counter)
     h2d: int = 0

@@ -1,4 +1,4 @@
-"""What the strict device refuses. Each error names the op, the buffer and its size, and carries them as fields."""
+"""What the strict device refuses. Each error names the op, the buffer and its size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from infinitrain.errors import BackendError
 
 
 class DeviceMemoryError(BackendError):
-    """Device memory was used wrongly: out of bounds, after release, on another device, released twice, or leaked."""
+    """Device memory was used out of bounds, after its release, released twice, or leaked."""
 
 
 class RaceError(BackendError):

@@ -1,8 +1,9 @@
 """Device memory: poisoned blocks of host memory with guard bytes, handed out as opaque buffers.
 
-A block is ``guard | bytes | guard``. Fresh and released bytes hold a poison that is NaN in every floating dtype and huge
-in every wider integer dtype, so that a read of uninitialised memory shows in the result. Released blocks are kept per
-size and reused once the streams that used them are ordered before the stream that asks.
+A block is ``guard | bytes | guard``. Fresh and released bytes hold a poison that is NaN in every floating
+dtype and huge in every wider integer dtype, so that a read of uninitialised memory shows in the result.
+Released blocks are kept per size and reused once the streams that used them are ordered before the stream
+that asks.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ GUARD: Final = bytes([0xA5, 0x5A] * 32)
 ALIGNMENT: Final = 64
 _GUARD_ARRAY: Final = np.frombuffer(GUARD, np.uint8)
 _POISON_WORD: Final = np.uint64(0x7FFF7FFF7FFF7FFF)
-# Not canonical on x86-64 and unmapped elsewhere: a host that dereferences it faults at once instead of reading bytes.
+# Not canonical on x86-64 and unmapped elsewhere: a host that dereferences it faults at once instead of
+# reading bytes.
 _BASE: Final = 0x0FA0 << 48
 _numbers = count(1)
 
 
 class Memory(np.ndarray):
-    """The host memory of a block. A class of its own, because NumPy makes views refer to the first array that is not of
-    their class: the view that a window takes of it stays visible as the base of all arrays made inside the window."""
+    """The host memory of a block.
+
+    A class of its own, because the base of a NumPy view is the first array behind it that has another class
+    behind itself: so the view that a window takes of a block stays the base of all arrays made in the window.
+    """
 
 
 def host_memory(nbytes: int) -> Memory:
@@ -96,7 +101,8 @@ class Block:
     def move(self, show_poison: bool) -> None:
         """Put the bytes elsewhere, so that arrays over the old place reach the device no more.
 
-        With ``show_poison`` those arrays read as poison from now on; without it they stay a snapshot for a debugger.
+        With ``show_poison`` those arrays read as poison from now on; without it they stay a snapshot for a
+        debugger.
         """
         old, self.memory = self.memory, self.memory.copy()
         if show_poison:
@@ -107,7 +113,7 @@ class Block:
 
 
 class FakeBuffer:
-    """Opaque device memory [contract 3.3]. ``device``, ``nbytes``, and ``ptr``, an address that the host cannot read."""
+    """Opaque device memory [contract 3.3]; ``ptr`` is an address that the host cannot read."""
 
     __slots__ = ("__weakref__", "_block", "device", "nbytes")
 
@@ -124,7 +130,8 @@ class FakeBuffer:
         block = self._block
         if block is None:
             raise DeviceMemoryError(
-                f"{op} uses a buffer of {self.nbytes} bytes on {self.device} after its release [contract 3.3]",
+                f"{op} uses a buffer of {self.nbytes} bytes on {self.device} after its release "
+                "[contract 3.3]",
                 op=op,
                 nbytes=self.nbytes,
             )
@@ -135,13 +142,14 @@ class FakeBuffer:
         return block
 
     def release(self) -> None:
-        """Give the memory back now. Dropping the last reference does the same. Raises DeviceMemoryError when repeated."""
+        """Give the memory back now, as dropping the last reference does. A second time is an error."""
         block = self.block("release()")
         self._block = None
         block.pool.released.append(block)
 
     def __del__(self) -> None:
-        # Any thread, any moment, possibly inside the collector: one atomic append, and the pool does the rest later.
+        # Any thread, any moment, possibly inside the collector: one atomic append, and the pool does the rest
+        # later.
         block = self._block
         if block is not None:
             block.pool.released.append(block)
@@ -164,7 +172,7 @@ class Pool:
         self._next = _BASE + ((device.index + 1) << 40)
 
     def allocate(self, nbytes: int, op: str, stream: Stream, done: dict[Stream, int]) -> tuple[Block, bool]:
-        """Return a block for ``nbytes`` and whether it is new. Raises OutOfMemoryError after emptying the cache once."""
+        """Return a block and whether it is new. Raises OutOfMemoryError after one ``empty_cache``."""
         self.settle(op)
         size = max(nbytes + ALIGNMENT - 1, ALIGNMENT) // ALIGNMENT * ALIGNMENT
         block = self._reuse(size, stream, done)
@@ -200,7 +208,7 @@ class Pool:
         return None
 
     def settle(self, op: str) -> None:
-        """Take back what was released: check its guards, poison it, cache it. Raises what a guard has to tell."""
+        """Take back what was released: check the guards, poison, cache. Raises what a guard has to tell."""
         while self.released:
             try:
                 block = self.released.popleft()
@@ -211,7 +219,6 @@ class Pool:
             if not block.guards_hold():
                 self.late = self.late or block.out_of_bounds("a kernel or copy before its release")
             self.used -= block.nbytes
-            block.uses = {s: s.tick for s in block.uses}
             poison(block.memory[len(GUARD) : -len(GUARD)])
             self.cached.setdefault(block.size, []).append(block)
         if self.late is not None:
@@ -225,7 +232,7 @@ class Pool:
         self.cached.clear()
 
     def statistics(self) -> dict[str, int | None]:
-        """Return bytes used (asked for by live buffers) and reserved (with rounding and cache), and their peaks."""
+        """Return bytes used (by live buffers) and reserved (with rounding and cache), and their peaks."""
         self.settle("memory_stats")
         return {
             "used": self.used,

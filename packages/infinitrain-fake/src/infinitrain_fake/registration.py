@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 from infinitrain.backend import (
     Capabilities,
@@ -27,41 +28,62 @@ CAPABILITIES = Capabilities(
     ),
 )
 
-_runtime: FakeRuntime | None = None
-
 
 def register_backend() -> None:
     """Register the device ``fake``; idempotent [contract 2.8]."""
-    register_privateuse1_backend(
-        PrivateUse1BackendRegistration(
-            name="fake",
-            contract=(1, 0),
-            register_runtime=register_runtime,
-            register_kernels=register_kernels,
-            default_autocast_dtype=bfloat16,
-            capabilities=CAPABILITIES,
-        )
-    )
+    fields: dict[str, Any] = {
+        "name": "fake",
+        "contract": (1, 0),
+        "register_runtime": register_runtime,
+        "register_kernels": register_kernels,
+        "default_autocast_dtype": bfloat16,
+        "capabilities": CAPABILITIES,
+    }
+    names = _planted()
+    if names:
+        from . import faults
+
+        faults.plant(names, "registration", fields)
+    register_privateuse1_backend(PrivateUse1BackendRegistration(**fields))
 
 
 def register_runtime() -> None:
-    global _runtime
     from .runtime import FakeRuntime
 
-    _runtime = FakeRuntime()
-    register_device_guard_impl(DeviceType.PRIVATEUSE1, _runtime)
+    register_device_guard_impl(DeviceType.PRIVATEUSE1, FakeRuntime(_planted()))
 
 
 def register_kernels() -> None:
     from infinitrain.kernels import register_array_kernels
 
     register_array_kernels(DeviceType.PRIVATEUSE1, "numpy")
+    names = _planted()
+    if names:
+        from infinitrain.backend.registration import building
+
+        from . import faults
+
+        faults.plant(names, "kernels", building("register_kernel", DeviceType.PRIVATEUSE1).kernels)
+
+
+def _planted() -> tuple[str, ...]:
+    text = os.environ.get("INFINITRAIN_FAKE_FAULT", "")
+    if not text:
+        return ()
+    from . import faults
+
+    return faults.parse(text)
 
 
 def runtime() -> FakeRuntime:
-    """Return the runtime registered last. Raises BackendNotAvailableError before registration."""
-    if _runtime is None:
+    """Return the registered runtime. Raises BackendNotAvailableError when the device is not registered."""
+    from infinitrain.backend.registration import find_record
+
+    from .runtime import FakeRuntime
+
+    record = find_record(DeviceType.PRIVATEUSE1)
+    if record is None or not isinstance(record.runtime, FakeRuntime):
         raise BackendNotAvailableError(
-            "the fake device is not registered: infinitrain_fake.register_backend()"
+            "the fake device is not registered: call infinitrain_fake.register_backend()"
         )
-    return _runtime
+    return record.runtime

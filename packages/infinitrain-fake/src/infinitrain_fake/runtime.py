@@ -1,4 +1,4 @@
-"""The fake device's runtime: several devices in host memory that are as strict as a device can be [contract 3]."""
+"""The fake device's runtime: several devices in host memory, as strict as a device can be [contract 3]."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from infinitrain.dtype import DType
 from infinitrain.errors import BackendError, BackendInitError, KernelError, NoSuchDeviceError
 
 from .clock import Access, Event, Stream, Unordered, merge
-from .errors import DeviceMemoryError
-from .memory import ALIGNMENT, Block, FakeBuffer, Pool
 from .counters import Statistics
+from .errors import DeviceMemoryError
+from .memory import ALIGNMENT, Block, FakeBuffer, Pool, poisoned_array
 from .window import Window, check_range
 
 TYPE = DeviceType.PRIVATEUSE1
@@ -36,9 +36,9 @@ class FakeRuntime(DeviceGuardImpl):
     """See the contract for each method; what is said here is how the fake does it."""
 
     host_visible = False
-    type = TYPE  # type: ignore[assignment]
+    type = TYPE
 
-    def __init__(self) -> None:
+    def __init__(self, faults: tuple[str, ...] = ()) -> None:
         self.lock = threading.RLock()
         self.local = _Local()
         self.counts = Statistics()
@@ -46,11 +46,11 @@ class FakeRuntime(DeviceGuardImpl):
         self.defaults: list[Stream] = []
         self.streams: list[Stream] = []
         self.done: dict[Stream, int] = {}  # per stream, the tick that the host knows to be finished
-        self.faults: tuple[str, ...] = ()
+        self.faults = faults
         self.races_show_poison = False  # only faults set it: then the device, not the program, is to blame
         self._state = "not initialised"
 
-    # Identity -----------------------------------------------------------------------------------------------------
+    # Identity
     def initialize(self, launch: LaunchInfo) -> None:
         options = launch.options
         count, memory = options.get("devices", 2), options.get("memory_mb", 4096)
@@ -58,13 +58,31 @@ class FakeRuntime(DeviceGuardImpl):
             raise BackendInitError(f"option devices={count}: the fake has 1 to 128 devices [contract 3.2]")
         if memory < 1:
             raise BackendInitError(f"option memory_mb={memory}: at least 1 [contract 3.2]")
-        devices = [Device(TYPE, i) for i in range(count)]
-        self.pools = [Pool(d, memory << 20) for d in devices]
-        self.defaults = [Stream(d) for d in devices]
-        self.streams = list(self.defaults)
-        self.done = {}
+        self.start(count, memory)
         self._state = ""
         os.register_at_fork(after_in_child=self._forked)
+        if options.get("fault"):
+            self._plant(options["fault"])
+
+    def start(self, devices: int, memory_mb: int) -> None:
+        """Make devices with empty memory."""
+        self.pools = [Pool(Device(TYPE, i), memory_mb << 20) for i in range(devices)]
+        self.defaults = [Stream(pool.device) for pool in self.pools]
+        self.streams = list(self.defaults)
+        self.done = {}
+
+    def _plant(self, text: str) -> None:
+        from . import faults
+
+        names = faults.parse(text)
+        for name in names:
+            if faults.FAULTS[name].kind != "runtime" and name not in self.faults:
+                raise BackendInitError(
+                    f"fault {name} sits in the registration, which is over: set {faults.VARIABLE}={name} in "
+                    "the environment before it [contract 3.2]"
+                )
+        self.faults = names
+        faults.plant(names, "runtime", self)
 
     def device_count(self) -> int:
         return len(self.pools)
@@ -81,7 +99,7 @@ class FakeRuntime(DeviceGuardImpl):
         return f"fake accelerator in host memory, {self._pool(device).limit >> 20} MiB{faults}"
 
     def shutdown(self) -> None:
-        """Refuse all further use. With INFINITRAIN_FAKE_LEAKS=1, buffers that are still alive are an error."""
+        """Refuse all further use. With INFINITRAIN_FAKE_LEAKS=1, live buffers are an error."""
         leaks = ""
         if os.environ.get("INFINITRAIN_FAKE_LEAKS") == "1":
             gc.collect()
@@ -92,7 +110,7 @@ class FakeRuntime(DeviceGuardImpl):
         if leaks:
             raise DeviceMemoryError(f"leaked device memory at shutdown [contract 3.3]:\n{leaks}")
 
-    # Memory -------------------------------------------------------------------------------------------------------
+    # Memory
     def malloc(self, nbytes: int, stream: Any = None) -> FakeBuffer:
         window = self.local.window
         buffer = self._malloc(nbytes, stream, window.op if window is not None else "malloc")
@@ -130,7 +148,8 @@ class FakeRuntime(DeviceGuardImpl):
             at = [b.pool.device for b in (to, of) if b is not None]
             if stream.device not in at:
                 raise DeviceMemoryError(
-                    f"{what} on {stream} between {to or 'host'} and {of or 'host'}: a stream of their device [contract 3.4]",
+                    f"{what} on {stream} between {of or 'host'} and {to or 'host'}: give a stream of "
+                    "their device [contract 3.4]",
                     op=what,
                 )
             stream.tick += 1
@@ -166,7 +185,8 @@ class FakeRuntime(DeviceGuardImpl):
         host = np.frombuffer(side, np.uint8)
         if offset < 0 or offset + nbytes > host.nbytes:
             raise DeviceMemoryError(
-                f"{what} is out of bounds: bytes {offset} to {offset + nbytes} of {host.nbytes} on the host [contract 3.4]",
+                f"{what} is out of bounds: bytes {offset} to {offset + nbytes} of {host.nbytes} on the host "
+                "[contract 3.4]",
                 op=what,
             )
         return None, host[offset : offset + nbytes]
@@ -188,28 +208,29 @@ class FakeRuntime(DeviceGuardImpl):
                 pool.empty_cache()
 
     def host_alloc(self, nbytes: int) -> memoryview:
-        """Return host memory at a 64-byte boundary: all memory that the fake copies from is as good as pinned."""
+        """Return host memory at a 64-byte boundary; the fake copies from any memory alike."""
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
-        return memoryview(raw[start : start + nbytes])
+        return raw[start : start + nbytes].data
 
     def leak_report(self) -> str:
-        """Return one line per live buffer: number, size, device, and the op that allocated it; empty when there is none."""
+        """Return one line per live buffer: size, device, the op that allocated it; "" when there is none."""
         with self.lock:
             for pool in self.pools:
                 pool.settle("leak_report")
             return "\n".join(str(block) for pool in self.pools for block in pool.live.values())
 
-    # Arrays -------------------------------------------------------------------------------------------------------
-    def kernel_window(self, op_name: str, reads: Sequence[Any], writes: Sequence[Any]) -> Window:  # type: ignore[override]
+    # Arrays
+    def kernel_window(self, op_name: str, reads: Sequence[Any], writes: Sequence[Any]) -> Window:
         return Window(self, op_name, reads, writes)
 
     def native_array(self, buffer: Any, byte_offset: int, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
         window = self.local.window
         if window is None:
             raise KernelError(
-                f"native_array of {buffer.block('native_array')} outside a kernel: device memory is reachable only in the "
-                "window that the dispatcher opens around kernels; use .numpy(), which copies [contract 3.9]",
+                f"native_array of {buffer.block('native_array')} outside a kernel: device memory is "
+                "reachable only in the window that the dispatcher opens around kernels; use .numpy(), a copy "
+                "[contract 3.9]",
                 op="native_array",
             )
         return window.array(buffer, byte_offset, shape, dtype)
@@ -228,7 +249,7 @@ class FakeRuntime(DeviceGuardImpl):
         np.ndarray(array.shape, array.dtype, block.take(0, array.nbytes))[...] = array
         return buffer, 0
 
-    # Streams ------------------------------------------------------------------------------------------------------
+    # Streams
     def current_stream(self, device: Device) -> Stream:
         found = self.local.streams.get(device.index)
         return found if found is not None else self.defaults[self._pool(device).device.index]
@@ -293,9 +314,10 @@ class FakeRuntime(DeviceGuardImpl):
                 merge(self.done, stream.knowledge())
 
     def record_use(self, buffer: Any, stream: Any) -> None:
-        buffer.block("record_use").uses[stream] = stream.tick
+        # Core calls this just before the work, which is then the stream's next tick.
+        buffer.block("record_use").uses[stream] = stream.tick + 1
 
-    # Checks -------------------------------------------------------------------------------------------------------
+    # Checks
     def check_alive(self, op: str) -> None:
         if self._state:
             raise BackendError(f"{op}: the fake device is {self._state} [contract 3.2, 3.8, 3.11]", op=op)
@@ -306,8 +328,6 @@ class FakeRuntime(DeviceGuardImpl):
             raise race.error(block)
         if window is not None:
             window.stale.append((block, start, end))
-        from .memory import poisoned_array
-
         return poisoned_array((end - start,), np.dtype(np.uint8))
 
     def _pool(self, device: Device) -> Pool:

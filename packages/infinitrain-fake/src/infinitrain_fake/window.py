@@ -1,13 +1,15 @@
 """The window: the only place where a kernel reaches device memory [contract 3.9].
 
 The dispatcher opens one around every kernel, naming the tensors that the kernel reads and writes. Inside it
-``native_array`` gives NumPy views of the device's memory, without a copy: of a tensor that is only read, a view that
-NumPy refuses to write to; of memory that is no argument and was not allocated by the kernel itself, none at all.
+``native_array`` gives NumPy views of the device's memory, without a copy: of a tensor that is only read, a
+view that NumPy refuses to write to; of memory that is no argument and was not allocated by the kernel itself,
+none at all.
 
-All views of one block share a base made for this window. When the window closes, the base's reference count tells
-whether a view got away (into a global, a closure, a thread). Such a view is cut off: the block's bytes move elsewhere,
-the old place is filled with poison, and an error names the op. So views cost what a view costs, and yet nobody reads or
-changes device memory after the window: copying every argument in and out would take as long as many kernels do.
+All views of one block share a base made for this window. When the window closes, the base's reference count
+tells whether a view got away (into a global, a closure, a thread). Such a view is cut off: the block's bytes
+move elsewhere, the old place is filled with poison, and an error names the op. So views cost what a view
+costs, and yet nobody reads or changes device memory after the window: copying every argument in and out would
+take as long as many kernels do.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Window:
 
     def __init__(self, runtime: Any, op: str, reads: Sequence[Any], writes: Sequence[Any]) -> None:
         self.runtime, self.op, self.reads, self.writes = runtime, op, reads, writes
-        self.ranges: list[tuple[Block, int, int, bool]] = []  # block, start, end, may be written
+        self.ranges: dict[tuple[Block, int, int], bool] = {}  # block, start, end: may be written
         self.bases: dict[tuple[Block, bool], np.ndarray] = {}
         self.stale: list[tuple[Block, int, int]] = []
         self.outer: Window | None = None
@@ -56,13 +58,13 @@ class Window:
                     block = buffer.block(op)
                     if buffer.device is not device:
                         raise DeviceMismatchError(
-                            f"{op} runs on {device} and got {block}: make its device current first [contract 3.5]",
+                            f"{op} runs on {device} and got {block}: make that device current [contract 3.5]",
                             op=op,
                             devices=(device, buffer.device),
                         )
                     start = tensor.offset
                     end = start + tensor.nbytes
-                    self.ranges.append((block, start, end, written))
+                    self.ranges[block, start, end] = written  # writes come last and win
                     if looks and end > start:
                         history = block.history
                         race = (history.write if written else history.read)(start, end, now, done)
@@ -96,10 +98,13 @@ class Window:
 
     def _may(self, block: Block, start: int, end: int) -> bool:
         """Tell whether these bytes may be written. Raises KernelError when they may not even be read."""
-        window: Window | None = self
+        exact = self.ranges.get((block, start, end))
+        if exact is not None:
+            return exact
         readable = False
+        window: Window | None = self
         while window is not None:
-            for b, s, e, written in window.ranges:
+            for (b, s, e), written in window.ranges.items():
                 if b is block and s <= start and end <= e:
                     if written:
                         return True
@@ -107,15 +112,15 @@ class Window:
             window = window.outer
         if not readable:
             raise KernelError(
-                f"{self.op} reaches for bytes {start} to {end} of {block}, which belong to none of its arguments "
-                "[contract 3.9]",
+                f"{self.op} reaches for bytes {start} to {end} of {block}, which belong to none of its "
+                "arguments [contract 3.9]",
                 op=self.op,
             )
         return False
 
     def made(self, block: Block, filled: bool) -> None:
-        """Let the kernel use a block that it allocated itself; ``filled`` when its content is already there."""
-        self.ranges.append((block, 0, block.nbytes, True))
+        """Let the kernel use a block that it allocated; ``filled`` when its content comes with it."""
+        self.ranges[block, 0, block.nbytes] = True
         if block.nbytes:
             with self.runtime.lock:
                 race = block.history.write(0, block.nbytes, self.now, self.runtime.done)
@@ -138,13 +143,13 @@ class Window:
             ) from error
         if error is not None:
             return
-        for block, _, _, written in self.ranges:
+        for (block, _, _), written in self.ranges.items():
             if written and not block.guards_hold():
                 raise block.out_of_bounds(self.op)
         if escaped is not None:
             raise KernelError(
-                f"{self.op} kept an array of {escaped} beyond its window; the array shows poison now. Keep tensors, or "
-                "a copy of the array [contract 3.9]",
+                f"{self.op} kept an array of {escaped} beyond its window; the array shows poison now. Keep "
+                "tensors, or a copy of the array [contract 3.9]",
                 op=self.op,
             )
 
