@@ -6,11 +6,14 @@ tensor a number counts as a value of its dtype: a bfloat16 tensor made of 0.1 eq
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..backend.optable import Results, Scalar, Tensor, broadcast_shapes, op
-from ..dtype import bool_
+from ..dtype import HALF, bool_
 from ..tensor import Tensor as UserTensor
 from .base import Cast
 
@@ -130,7 +133,12 @@ def _value(name: str, value: Any, x: Any) -> Any:
 
 
 def _rounded(value: Any, x: Any) -> Any:
-    return float(x.dtype.numpy.type(value)) if x.dtype.is_floating and x.dtype.itemsize < 4 else value
+    """Return a number as x's half dtype has it, as kernels see x as float32; one beyond its range stays."""
+    if x.dtype not in HALF:
+        return value
+    with np.errstate(over="ignore"):
+        nearest = float(x.dtype.numpy.type(float(value)))
+    return nearest if math.isfinite(nearest) else float(value)
 
 
 def _number(value: Any) -> Any:

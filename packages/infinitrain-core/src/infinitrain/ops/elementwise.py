@@ -174,6 +174,8 @@ class Add(Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         a, b = ctx.specs
+        if a is b:  # equal shapes and dtypes: nothing to sum, nothing to round
+            return grad, grad
         da, db = (grad, grad) if _whole(ctx, grad) else AddBackward(grad, a.shape, b.shape)
         return in_dtype(da, a.dtype), in_dtype(db, b.dtype)
 
@@ -315,7 +317,7 @@ def mul(a: Any, b: Any) -> Any:
 
 
 def div(a: Any, b: Any) -> Any:
-    """Return a / b for tensors (shapes broadcast, dtypes promote) or a tensor and a number; of integers: float32."""
+    """Return a / b for tensors (shapes broadcast, dtypes promote) or a tensor and a number; floating."""
     if isinstance(a, UserTensor):
         return (
             Div.apply(a, b) if isinstance(b, UserTensor) else DivScalar.apply(a, number("div", b, a), False)

@@ -255,6 +255,6 @@ def _position(item: Any) -> int:
         position: int = item.__index__()
         return position
     raise TypeError(
-        f"an index is an int, a slice, None or Ellipsis, got {type(item).__name__} {item!r:.60}; to select by "
-        "a tensor of indices use infinitrain.ops.embedding or gather, with a mask where or masked_fill"
+        f"an index is an int, a slice, None or Ellipsis, got {type(item).__name__} {item!r:.60}; to select "
+        "by a tensor of indices use infinitrain.ops.embedding or gather, with a mask where or masked_fill"
     )

@@ -169,12 +169,12 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Return the largest element over ``axis`` (one, several, None: all). Tied elements share the gradient."""
+    """Return the largest element over ``axis`` (one, several, None: all). Ties share the gradient."""
     return Max.apply(x, axes_of(axis, x.ndim, "max: axis"), bool(keepdims))
 
 
 def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Return the smallest element over ``axis`` (one, several, None: all). Tied elements share the gradient."""
+    """Return the smallest element over ``axis`` (one, several, None: all). Ties share the gradient."""
     return Min.apply(x, axes_of(axis, x.ndim, "min: axis"), bool(keepdims))
 
 

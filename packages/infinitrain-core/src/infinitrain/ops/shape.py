@@ -61,7 +61,7 @@ def _ranges(shape: Shape, starts: Shape, ends: Shape, steps: Shape) -> list[rang
 
 @op(profile="training", dtypes="all", gradient="SliceBackward")
 def SliceForward(x: Tensor, starts: tuple, ends: tuple, steps: tuple) -> Results:
-    """Elements starts[i], starts[i] + steps[i], ... before ends[i] of axis i, copied; steps may be negative."""
+    """Elements starts[i], starts[i] + steps[i], ... before ends[i] of axis i, copied; steps < 0 go back."""
     return [(tuple(len(r) for r in _ranges(x.shape, starts, ends, steps)), x.dtype)]
 
 
@@ -172,8 +172,9 @@ class Transpose(Function):
 class Permute(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, axes: Shape) -> Any:
+        y = PermuteForward(x, axes)
         ctx.inverse = tuple(axes.index(i) for i in range(len(axes)))
-        return PermuteForward(x, axes)
+        return y
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:

@@ -1,0 +1,126 @@
+"""Reductions against NumPy in float64, gradients against central differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import infinitrain as it
+from infinitrain import ops
+from infinitrain.errors import DtypeError, ShapeError
+from infinitrain.gradcheck import gradcheck
+
+REDUCTIONS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+CASES = [
+    ((2, 3, 4), None),
+    ((2, 3, 4), 1),
+    ((2, 3, 4), -1),
+    ((2, 3, 4), (0, 2)),
+    ((2, 3, 4), (2, -3)),
+    ((2, 3, 4), (0, 1, 2)),
+    ((2, 1, 4), 1),
+    ((2, 3), ()),
+    ((), None),
+    ((1,), 0),
+    ((0, 3), 1),
+]
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), CASES)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_forward_and_gradient(name, shape, axis, keepdims, rng):
+    if name in ("max", "min") and shape == (0, 3) and axis is None:
+        pytest.skip("no element to choose")
+    x = (
+        rng.permutation(int(np.prod(shape))).reshape(shape) / 7.0
+    )  # no ties, and none closer than a difference
+    t = it.from_numpy(x, requires_grad=True)
+    y = getattr(t, name)(axis, keepdims)
+    want = REDUCTIONS[name](x, axis=axis, keepdims=keepdims)
+    assert y.shape == want.shape
+    np.testing.assert_allclose(y.numpy(), want, rtol=1e-14)
+    gradcheck(lambda v: getattr(ops, name)(v, axis, keepdims), t)
+
+
+def test_sum_and_mean_of_nothing():
+    assert it.zeros(0, 3).sum().item() == 0.0
+    assert it.zeros(0, 3).sum(0).tolist() == [0.0] * 3
+    assert np.isnan(it.zeros(0, 3).mean().item())
+    assert it.zeros(2, 0, 3).mean(0).shape == (0, 3)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_ties_share_the_gradient_equally(name):
+    x = np.array([[2.0, 5.0, 5.0], [5.0, 1.0, 1.0]])
+    t = it.from_numpy(x if name == "max" else -x, requires_grad=True)
+    getattr(t, name)(1).backward(it.tensor([1.0, 10.0], "float64"))
+    assert t.grad.tolist() == [[0.0, 0.5, 0.5], [10.0, 0.0, 0.0]]
+    t.zero_grad()
+    getattr(t, name)().backward()
+    np.testing.assert_allclose(t.grad.numpy(), (x == 5.0) / 3.0)
+
+
+def test_nan_is_the_extreme_and_takes_the_gradient():
+    x = it.tensor([1.0, float("nan"), 3.0], requires_grad=True)
+    y = x.max()
+    assert np.isnan(y.item())
+    y.backward()
+    assert x.grad.tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64"])
+def test_integers(dtype):
+    x = it.tensor([[1, 0, 1], [1, 1, 1]]).astype(dtype)
+    assert x.sum(1).tolist() == [2, 3]
+    assert x.sum().dtype is it.dtype.int64
+    assert x.mean().dtype is it.dtype.float32
+    np.testing.assert_allclose(x.mean(1).numpy(), [2 / 3, 1.0], rtol=1e-6)
+    assert it.full((300,), 255, dtype="uint8").sum().item() == 300 * 255
+    if dtype != "bool":
+        assert x.max(0).dtype.name == x.min(0).dtype.name == dtype
+        assert x.min(1).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_half_precision_sums_in_float32(half):
+    x = it.ones(3000, dtype=half)
+    x.requires_grad = True
+    total = x.sum()
+    assert total.item() == 3000.0 if half == "float16" else abs(total.item() - 3000.0) <= 8
+    assert x.mean().item() == 1.0
+    assert total.dtype.name == half
+    x.mean().backward()
+    np.testing.assert_allclose(x.grad.numpy().astype(np.float64), 1 / 3000, rtol=0.01)
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((2, 3, 4), 1), ((2, 3, 4), -1), ((5,), 0), ((2, 3), None), ((), None)]
+)
+def test_argmax(shape, axis, keepdims, rng):
+    x = rng.integers(0, 3, shape)
+    for dtype in ("int64", "float32", "bfloat16"):
+        y = ops.argmax(it.from_numpy(np.asarray(x)).astype(dtype), axis, keepdims)
+        want = np.argmax(x, axis=axis, keepdims=keepdims)  # the first of equal ones, as documented
+        assert y.dtype is it.dtype.int64
+        assert y.shape == want.shape
+        assert y.numpy().tolist() == want.tolist()
+
+
+def test_errors():
+    x = it.ones(2, 3)
+    with pytest.raises(ShapeError, match="sum: axis 2 is out of range for a tensor with 2 dimensions"):
+        x.sum(2)
+    with pytest.raises(ShapeError, match=r"mean: axis \(1, -1\) names one axis twice"):
+        x.mean((1, -1))
+    with pytest.raises(DtypeError, match=r"max: axis is an int, got 1\.0"):
+        x.max(1.0)
+    with pytest.raises(ShapeError, match=r"MaxForward\(x: float32\[0, 3\].*axis 0 has no elements"):
+        it.zeros(0, 3).max()
+    with pytest.raises(ShapeError, match=r"ArgMax.*axis 1 has no elements"):
+        it.zeros(2, 0).argmax()
+    with pytest.raises(DtypeError, match="MaxForward: x has dtype bool"):
+        it.tensor([True]).max()
+    with pytest.raises(ShapeError, match=r"SumForward.*axis -1 is not in 0\.\.1"):
+        ops.SumForward(x, (-1,), False)
