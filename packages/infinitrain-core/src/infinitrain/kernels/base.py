@@ -10,10 +10,7 @@ from .registry import array_kernel
 
 @array_kernel(exact=True)
 def Cast(xp: Any, x: Any, dtype: DType) -> Any:
-    native = xp.native(dtype)
-    if dtype.kind == "b":
-        return x != 0
-    return xp.astype(x, native)
+    return xp.astype(x, xp.native(dtype))
 
 
 @array_kernel()

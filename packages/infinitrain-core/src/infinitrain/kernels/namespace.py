@@ -72,19 +72,31 @@ def _erf(xp: Any, x: Any) -> Any:
 
 
 def _scatter_add_rows(xp: Any, rows: int, index: Any, values: Any) -> Any:
-    """Return zeros (rows, D) with ``values`` (N, D) added at ``index`` (N,): rows sorted, then summed run by run."""
-    out = xp.zeros((rows, values.shape[1]), dtype=values.dtype)
-    order = xp.argsort(index)
+    """Return zeros (rows, D) with ``values`` (N, D) added at ``index`` (N,), in log N whole-array steps.
+
+    Values sorted by row form runs. Adding the neighbour 1, 2, 4, ... places before, where it is of the same run,
+    makes the last of each run its sum; then each row looks for its run.
+    """
+    count = index.shape[0]
+    if not count:
+        return xp.zeros((rows, values.shape[1]), dtype=values.dtype)
+    order = xp.argsort(index, stable=True)
     index, values = xp.take(index, order, axis=0), xp.take(values, order, axis=0)
-    start, count = 0, index.shape[0]
-    ids = [int(index[i]) for i in range(count)]
-    while start < count:
-        end = start
-        while end < count and ids[end] == ids[start]:
-            end += 1
-        out[ids[start], :] = xp.sum(values[start:end, :], axis=0)
-        start = end
-    return out
+    shift = 1
+    while shift < count:
+        same = index[shift:] == index[:-shift]
+        if not bool(xp.any(same)):
+            break
+        earlier = values[:-shift, :]
+        earlier = xp.where(xp.expand_dims(same, axis=1), earlier, xp.zeros_like(earlier))
+        values = xp.concat((values[:shift, :], values[shift:, :] + earlier), axis=0)
+        shift *= 2
+    wanted = xp.arange(rows, dtype=index.dtype)
+    last = xp.searchsorted(index, wanted, side="right") - 1
+    last = xp.where(last < 0, xp.zeros_like(last), last)
+    found = xp.expand_dims(xp.take(index, last, axis=0) == wanted, axis=1)
+    sums = xp.take(values, last, axis=0)
+    return xp.where(found, sums, xp.zeros_like(sums))
 
 
 EXTRAS: Final[dict[str, Callable[..., Any]]] = {"erf": _erf, "scatter_add_rows": _scatter_add_rows}
