@@ -76,7 +76,8 @@ class Device:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Device is immutable [contract 1.2]")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Device is immutable [contract 1.2]")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Device, (self.type, self.index))
