@@ -126,7 +126,7 @@ def test_a_missing_kernel_says_what_it_blocks(monkeypatch):
     kernels = registration.require_record(DeviceType.CPU).kernels
     monkeypatch.delitem(kernels, "LinearForward")
     clear_plans()
-    with pytest.raises(KernelNotFoundError, match=r"'cpu' has no kernel LinearForward \(profile training\).*LinearBackward"):
+    with pytest.raises(KernelNotFoundError, match=r"'cpu' has no kernel LinearForward \(profile training\).*contract 4\.6"):
         ops.LinearForward(it.ones(2, 3), it.ones(4, 3), None)
     monkeypatch.undo()
     clear_plans()

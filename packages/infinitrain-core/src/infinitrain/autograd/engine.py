@@ -52,7 +52,8 @@ def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
     _arrive(first, root._index, seed, arrived, heap, owned)
     while heap:
         node = heappop(heap)[1]
-        if node.released:
+        edges = node.edges
+        if edges is None:
             raise AutogradError(_FREED.format(node.fn.__name__))
         grads = arrived.pop(node)
         if node.hooks is not None:
@@ -60,7 +61,6 @@ def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
         results = node.fn.backward(node, *grads) if grads.__class__ is list else node.fn.backward(node, grads)
         if results.__class__ is not tuple:
             results = (results,)
-        edges = node.edges
         if len(results) != len(edges):
             raise AutogradError(f"{node.fn.__name__}.backward returned {len(results)} gradients for {len(edges)} arguments")
         for edge, grad in zip(edges, results):  # noqa: B905 - equal lengths, checked above
@@ -80,8 +80,7 @@ def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
         if pending is not None:
             _finish_edges(edges, results, pending)
         if not retain_graph:
-            node._saved = node.edges = ()
-            node.released = True
+            node._saved, node.edges = (), None
         grads = results = edges = edge = grad = target = None
     if pending is not None:
         for leaf, _, touched in pending.values():  # contributions that were expected and did not come
@@ -115,7 +114,7 @@ def _count_hooked(first: Node) -> dict[int, list[Any]]:
     """Return, for each leaf below ``first`` with post-accumulate hooks, [leaf, edges that lead to it, written yet]."""
     seen, stack, pending = {first}, [first], {}
     while stack:
-        for edge in stack.pop().edges:
+        for edge in stack.pop().edges or ():
             if edge is None:
                 continue
             target, index = edge

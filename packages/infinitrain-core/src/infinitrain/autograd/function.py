@@ -17,18 +17,29 @@ class Node:
     """One recorded call, and the ``ctx`` of its Function. Forward may set any attribute on it for backward.
 
     ``edges`` has one entry per argument of ``apply``: None where no gradient is wanted, else (node, result index), or
-    (leaf tensor, -1). ``seq`` grows with creation, so that descending order is a topological order.
+    (leaf tensor, -1); the whole is None once the graph is freed. ``seq`` grows with creation, so that descending order
+    is a topological order.
     """
 
+    # What every call sets has a slot (loads and stores of slots are several times cheaper); the rest has a default.
+    __slots__ = ("__dict__", "__weakref__", "_saved", "_versions", "edges", "fn", "seq")
     fn: type[Function]
     seq: int
-    edges: Sequence[tuple[Any, int] | None] = ()
+    edges: Any
+    _saved: tuple[Any, ...]
+    _versions: list[int]
     n_results = 1
-    released = False
     hooks: list[tuple[int, Callable[..., Any]]] | None = None
-    _saved: tuple[Any, ...] = ()
-    _versions: Sequence[int] = ()
     _unpack: Callable[..., Any] | None = None
+
+    def __init__(self, edges: Any = None) -> None:
+        self.edges = edges
+        self._saved = ()
+
+    @property
+    def released(self) -> bool:
+        """True once a backward has freed this node."""
+        return self.edges is None
 
     def save(self, *tensors: Tensor | None) -> None:
         """Keep tensors for backward; call once, in forward. Results may be among them."""
@@ -37,7 +48,7 @@ class Node:
     @property
     def saved(self) -> tuple[Any, ...]:
         """The saved tensors. Raises AutogradError when one was changed in place since [contract 4.10]."""
-        if self.released:
+        if self.edges is None:
             raise AutogradError(_FREED.format(self.fn.__name__))
         unpack = self._unpack
         if unpack is not None:
@@ -82,22 +93,24 @@ class Node:
 
     def into_all(self, indices: tuple[int, ...], op: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """As ``into`` for an op with several results, result k being the gradient of argument ``indices[k]``."""
+        edges, accumulates = self.edges, op.op.accumulates_index  # type: ignore[attr-defined]
         outs: list[Tensor | None] = []
         flags: list[bool] = []
-        leaves = []
-        accumulates = op.op.accumulates_index  # type: ignore[attr-defined]
+        leaves: list[Tensor] = []
         for k, index in enumerate(indices):
-            edge = self.edges[index]
-            # A leaf that is two arguments takes one result into its destination; the engine adds the other.
-            taken = edge is not None and any(edge[0] is leaf for leaf in leaves)
-            if edge is None or taken or edge[1] >= 0 or edge[0]._hooks is not None or k not in accumulates:
-                outs.append(None)
-                flags.append(False)
-                continue
-            leaf = edge[0]
-            outs.append(leaf._grad if leaf._grad is not None else leaf._new_grad())
-            flags.append(not leaf._stale)
-            leaves.append(leaf)
+            edge = edges[index]
+            if edge is not None and edge[1] < 0 and k in accumulates and edge[0]._hooks is None:
+                leaf = edge[0]
+                for taken in leaves:  # a leaf that is two arguments takes one result; the engine adds the other
+                    if taken is leaf:
+                        break
+                else:
+                    outs.append(leaf._grad if leaf._grad is not None else leaf._new_grad())
+                    flags.append(not leaf._stale)
+                    leaves.append(leaf)
+                    continue
+            outs.append(None)
+            flags.append(False)
         if not leaves:
             return op(*args)  # type: ignore[no-any-return]
         got = op(*args, out=tuple(outs), accumulate=tuple(flags))
@@ -125,7 +138,7 @@ class _NoGraph(Node):
         pass
 
 
-_NO_GRAPH = _NoGraph()
+_NO_GRAPH: Node = _NoGraph()
 
 
 class Function:
@@ -162,19 +175,14 @@ class Function:
         """Run forward and, when grad mode is on and an argument requires grad, record it."""
         if not state.enabled:
             return cls.forward(_NO_GRAPH, *args)
-        edges: list[tuple[Any, int] | None] = []
-        recorded = False
-        for a in args:
-            if isinstance(a, Tensor) and a._requires_grad:
-                node = a._node
-                edges.append((a, -1) if node is None else (node, a._index))
-                recorded = True
-            else:
-                edges.append(None)
-        ctx = _NO_GRAPH
-        if recorded:
-            ctx = Node()
-            ctx.edges = edges
+        edges = [
+            None
+            if not isinstance(a, Tensor) or not a._requires_grad
+            else ((a, -1) if a._node is None else (a._node, a._index))
+            for a in args
+        ]
+        recorded = any(edges)
+        ctx = Node(edges) if recorded else _NO_GRAPH
         state.enabled = False
         try:
             result = cls.forward(ctx, *args)

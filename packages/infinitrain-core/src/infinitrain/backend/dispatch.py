@@ -279,9 +279,11 @@ def _make(row: Op, results: tuple[TensorSpec, ...], device: Device, impl: Any, r
         return None, None, _no_array, styles.writing(row, fn), _no_array
     if all(spec.numel == 0 for spec in results):
         return None, None, _no_array, styles.empties(results), styles.into_empty(row, results)
-    run = styles.destination(fn, results) if style == "destination" else styles.value(row, fn, results)
-    into = styles.into(row, fn, style, can_accumulate, results, run)
-    if bare and not blocking and style == "destination" and len(results) == 1 and impl.has_arrays:
+    bare = bare and not blocking
+    make = styles.makers(results, impl, bare)
+    run = styles.destination(fn, make) if style == "destination" else styles.value(row, fn, results)
+    into = styles.into(row, fn, style, can_accumulate, results, make, run)
+    if bare and style == "destination" and len(results) == 1 and impl.has_arrays:
         return fn, results[0], impl.array_maker(results[0].shape, results[0].dtype), run, into
     return None, None, _no_array, run, into
 

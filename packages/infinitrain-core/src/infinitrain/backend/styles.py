@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..device import Device
 from ..dtype import float32
-from ..errors import KernelError
+from ..errors import KernelError, OutOfMemoryError
 from . import runtime, storage
 from .kernels import Kernel
 from .optable import OPS, Op
@@ -62,13 +63,47 @@ def pack(results: Any) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def destination(fn: Callable[..., Any], results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
+Makers = list[Callable[[], Any]]
+
+
+def makers(results: tuple[TensorSpec, ...], impl: Any, bare: bool) -> Makers:
+    """Return one function per result that makes a tensor for it; ``bare`` devices need no more than an array."""
+    if bare and impl.has_arrays:
+        return [_maker(spec, impl.array_maker(spec.shape, spec.dtype)) for spec in results]
+    return [partial(storage.empty_like_spec, spec) for spec in results]
+
+
+def _maker(spec: TensorSpec, make_array: Callable[[], Any]) -> Callable[[], Any]:
+    new, cls = object.__new__, storage.tensor_class
+
+    def make() -> Any:
+        tensor = new(cls)
+        tensor.spec = spec
+        try:
+            tensor.array = make_array()
+        except MemoryError:
+            raise OutOfMemoryError(spec.device, spec.nbytes) from None
+        return tensor
+
+    return make
+
+
+def destination(fn: Callable[..., Any], make: Makers) -> Callable[..., Any]:
     """Return the function that allocates the results and lets the kernel fill them."""
+    if len(make) == 1:
+        (make_one,) = make
+
+        def run_one(*args: Any) -> Any:
+            out = make_one()
+            fn(*args, out=out)
+            return out
+
+        return run_one
 
     def run(*args: Any) -> Any:
-        out = tuple([storage.empty_like_spec(spec) for spec in results])
-        fn(*args, out=out if len(out) > 1 else out[0])
-        return pack(out)
+        out = tuple([make_one() for make_one in make])
+        fn(*args, out=out)
+        return out
 
     return run
 
@@ -118,7 +153,9 @@ def writing(row: Op, fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def into_empty(row: Op, results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
     def run(out: Any, accumulate: Any, *args: Any) -> Any:
-        _check_out(row, out if isinstance(out, tuple) else (out,), results, args)
+        outs = out if isinstance(out, tuple) else (out,)
+        for i, (o, spec) in enumerate(zip(outs, results, strict=True)):
+            _check_out(row, i, o, spec)
         return out
 
     return run
@@ -130,6 +167,7 @@ def into(
     style: str,
     can_accumulate: bool,
     results: tuple[TensorSpec, ...],
+    make: Makers,
     run: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Return the function that fills given destinations.
@@ -138,47 +176,47 @@ def into(
     of one bool per result.
     """
     count, marked = len(results), row.accumulates_index
+    nothing, everything = (False,) * count, tuple([i in marked for i in range(count)])
+    places = range(count)
 
-    def general(out: Any, accumulate: Any, *args: Any) -> Any:
-        outs = out if isinstance(out, tuple) else (out,)
-        flags = accumulate if isinstance(accumulate, tuple) else tuple([bool(accumulate) and i in marked for i in range(count)])
-        _check_out(row, outs, results, args)
-        if accumulate is True and not marked or any(f and i not in marked for i, f in enumerate(flags)):
-            raise KernelError(f"{row.name} has no result that accumulates there [contract 4.4]")
-        if style == "destination" and (not any(flags) or (can_accumulate and all(flags[i] for i in marked))):
-            filled = tuple([storage.empty_like_spec(s) if o is None else o for o, s in zip(outs, results, strict=True)])
-            target = filled if count > 1 else filled[0]
-            if any(flags):
-                fn(*args, out=target, accumulate=True)
-            else:
+    name = row.name
+
+    def run_into(out: Any, accumulate: Any, *args: Any) -> Any:
+        outs = out if out.__class__ is tuple else (out,)
+        flags = accumulate
+        if flags.__class__ is not tuple:
+            if flags and not marked:
+                raise KernelError(f"{name} has no result that accumulates [contract 4.4]")
+            flags = everything if flags else nothing
+        if len(outs) != count:
+            raise TypeError(f"{name}: out has {len(outs)} tensors, the op {count} results [contract 4.4]")
+        if style == "destination" and (flags == nothing or (can_accumulate and flags == everything)):
+            filled = []
+            for i in places:
+                o = outs[i]
+                if o is None:
+                    o = make[i]()
+                elif o.spec is not results[i]:
+                    _check_out(row, i, o, results[i])
+                filled.append(o)
+            target = tuple(filled) if count > 1 else filled[0]
+            if flags == nothing:
                 fn(*args, out=target)
+            else:
+                fn(*args, out=target, accumulate=True)
         else:  # value style, or a mix of adding and overwriting that one call cannot express
-            filled = _fill_from_values(run(*args), outs, flags)
+            for i, add in enumerate(flags):
+                if add and i not in marked:
+                    raise KernelError(f"{name} does not accumulate into {row.result_name(i)} [contract 4.4]")
+                if outs[i] is not None:
+                    _check_out(row, i, outs[i], results[i])
+            target = pack(_fill_from_values(run(*args), outs, flags))
         for o in outs:
             if o is not None:
-                o.bump_version(row.name)
-        return pack(filled)
+                o.bump_version(name)
+        return target
 
-    if count > 1 or style != "destination":
-        return general
-    spec, name = results[0], row.name
-
-    def one(out: Any, accumulate: Any, *args: Any) -> Any:
-        if out.spec is not spec or (accumulate and not can_accumulate):
-            return general(out, accumulate, *args)
-        if accumulate:
-            fn(*args, out=out, accumulate=True)
-        else:
-            fn(*args, out=out)
-        version = out._version
-        if version is None:
-            out._version = [1, name]
-        else:
-            version[0] += 1
-            version[1] = name
-        return out
-
-    return one
+    return run_into
 
 
 def _fill_from_values(got: Any, outs: tuple, flags: tuple[bool, ...]) -> tuple:
@@ -198,19 +236,13 @@ def _fill_from_values(got: Any, outs: tuple, flags: tuple[bool, ...]) -> tuple:
     return tuple(filled)
 
 
-def _check_out(row: Op, outs: tuple, results: tuple[TensorSpec, ...], args: tuple) -> None:
-    if len(outs) != len(results):
-        raise TypeError(f"{row.name}: out has {len(outs)} tensors, the op {len(results)} results [contract 4.4]")
-    for i, (out, spec) in enumerate(zip(outs, results, strict=True)):
-        if out is None or out.spec is spec:
-            pass
-        elif (
-            out.shape != spec.shape
-            or out.device is not spec.device
-            or (out.dtype is not spec.dtype and not (i in row.accumulates_index and out.dtype is float32))
-        ):
-            raise KernelError(
-                f"{row.name}: out {row.result_name(i)} is {out.spec}, inferred {spec} [contract 4.4]", op=row.name
-            )
-        if out is not None and any(out is a for a in args):
-            raise KernelError(f"{row.name}: out {row.result_name(i)} is one of the arguments [contract 4.4]")
+def _check_out(row: Op, index: int, out: Any, spec: TensorSpec) -> None:
+    """Raise KernelError unless ``out`` is what was inferred; results that accumulate may be wider: float32."""
+    if (
+        out.shape != spec.shape
+        or out.device is not spec.device
+        or (out.dtype is not spec.dtype and not (index in row.accumulates_index and out.dtype is float32))
+    ):
+        raise KernelError(
+            f"{row.name}: out {row.result_name(index)} is {out.spec}, inferred {spec} [contract 4.4]", op=row.name
+        )

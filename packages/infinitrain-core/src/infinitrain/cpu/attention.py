@@ -53,7 +53,7 @@ def _scores(q: np.ndarray, k: np.ndarray, causal: bool) -> np.ndarray:
     scores = np.matmul(q, k.swapaxes(-1, -2))
     scores *= 1.0 / math.sqrt(q.shape[-1])
     if causal:
-        scores += _hidden(q.shape[-2], q.dtype.name)
+        scores += _hidden(q.shape[-2], q.dtype.char)
     return scores
 
 

@@ -41,6 +41,6 @@ def LinearBackwardBias(grad: Any, *, out: Any, accumulate: bool = False) -> None
     # ones @ grad: BLAS sums columns in blocks, which is faster and more accurate than adding row after row.
     rows, target = _rows(grad.array), out.array
     if accumulate:
-        target += np.matmul(_ones(len(rows), rows.dtype.name), rows)[0]
+        target += np.matmul(_ones(len(rows), rows.dtype.char), rows)[0]
     else:
-        np.matmul(_ones(len(rows), rows.dtype.name), rows, out=target.reshape(1, -1))
+        np.matmul(_ones(len(rows), rows.dtype.char), rows, out=target.reshape(1, -1))

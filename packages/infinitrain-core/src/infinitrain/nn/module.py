@@ -60,6 +60,8 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._pre_hooks and not self._post_hooks:
+            return self.forward(*args, **kwargs)
         for pre in tuple(self._pre_hooks):
             changed = pre(self, args)
             if changed is not None:
