@@ -1,4 +1,4 @@
-"""First use, options, failures, optional methods, current device [contract 3]."""
+"""First use, options, failures, optional methods [contract 3]."""
 
 import threading
 from collections.abc import Iterator
@@ -19,16 +19,13 @@ from infinitrain.backend import (
     get_device_guard_impl,
     has_device_guard_impl,
     set_backend_options,
-    set_current_device,
     set_launch_info,
-    stream_scope,
     synchronize,
 )
 from infinitrain.backend.guard_impl import GROUPS, WHOLE_GROUPS
 from infinitrain.device import CPU, Device, DeviceType
 from infinitrain.errors import (
     BackendInitError,
-    BackendNotAvailableError,
     MissingLibraryError,
     NoDeviceError,
     NoSuchDeviceError,
@@ -361,97 +358,3 @@ def test_arrays_need_their_methods() -> None:
 
     with temporary_backend(host_backend(NoArrays())), pytest.raises(NotSupportedError, match="native_array"):
         it.zeros(1, device="testdev")
-
-
-# Current device ---------------------------------------------------------------------------------------------
-
-
-def test_the_provider_is_asked_only_on_change(host: HostRuntime) -> None:
-    """[contract 3.5]"""
-    one = Device(ONE, 1)
-    set_current_device(one)
-    set_current_device(one)
-    it.zeros(2, device=one)
-    assert [d for name, d in host.log if name == "set_device"] == [one]
-    set_current_device(Device(ONE, 0))
-    assert host.calls("set_device") == 2
-
-
-def test_a_guard_restores_on_exceptions_too(host: HostRuntime) -> None:
-    """[contract 3.5]"""
-    zero, one = Device(ONE, 0), Device(ONE, 1)
-    with DeviceGuard("testdev:1") as guard:
-        assert guard.device is current_device(ONE) is host.get_device() is one
-        with DeviceGuard(zero):
-            assert host.get_device() is zero
-        assert host.get_device() is one
-    assert current_device(ONE) is host.get_device() is zero
-    with pytest.raises(ZeroDivisionError), DeviceGuard(one):
-        raise ZeroDivisionError
-    assert current_device(ONE) is host.get_device() is zero
-
-
-def test_a_guard_for_no_device_changes_nothing(host: HostRuntime) -> None:
-    """[contract 1.8, 3.5]"""
-    guard = DeviceGuard("testdev:2")
-    with pytest.raises(NoSuchDeviceError):
-        guard.__enter__()
-    assert current_device(ONE) is Device(ONE, 0)
-
-
-def test_the_current_device_is_per_thread(host: HostRuntime) -> None:
-    """[contract 3.5]"""
-    seen: list[Device] = []
-    set_current_device(Device(ONE, 1))
-    thread = threading.Thread(target=lambda: seen.append(current_device(ONE)))
-    thread.start()
-    thread.join(10)
-    assert seen == [Device(ONE, 0)]
-    assert current_device(ONE) is Device(ONE, 1)
-
-
-def test_an_op_runs_on_its_tensors_device(host: HostRuntime) -> None:
-    """[contract 3.5]"""
-    at: list[Device] = []
-
-    class Watched(HostRuntime):
-        def kernel_window(self, op: str, reads: list[Any], writes: list[Any]) -> DeviceGuard:  # type: ignore[override]
-            at.append(self.get_device())
-            return DeviceGuard(self.get_device())
-
-    with temporary_backend(host_backend(Watched())):
-        x = it.full((2,), 1.5, device="testdev:1")
-        set_current_device(Device(ONE, 0))
-        at.clear()
-        assert (x + x).device is Device(ONE, 1)
-        assert at == [Device(ONE, 1)]
-
-
-def test_streams_are_scoped() -> None:
-    """[contract 3.5]"""
-
-    class Streams(HostRuntime):
-        stream: Any = "first"
-
-        def current_stream(self, device: Device) -> Any:
-            return self.stream
-
-        def set_current_stream(self, stream: Any) -> None:
-            self.stream = stream
-
-    for name in GROUPS["streams"][2:]:
-        setattr(Streams, name, lambda self, *args: None)
-    impl = Streams()
-    with temporary_backend(host_backend(impl)):
-        with stream_scope("second", Device(ONE, 1)):
-            assert impl.stream == "second"
-        assert impl.stream == "first"
-        with pytest.raises(ZeroDivisionError), stream_scope("second", Device(ONE, 1)):
-            raise ZeroDivisionError
-        assert impl.stream == "first"
-
-
-def test_a_device_without_backend(host: HostRuntime) -> None:
-    """[contract 1.8]"""
-    with pytest.raises(BackendNotAvailableError, match="'cuda' has no backend"):
-        DeviceGuard("cuda").__enter__()
