@@ -141,6 +141,19 @@ def test_disjoint_parts_of_one_buffer_do_not_race(two):
             fill(halves[0], 2.0)
 
 
+def test_a_view_reads_nothing_and_its_use_does(two):
+    runtime, device, default, other = two
+    x = it.zeros(2, 4, device="fake")
+    with stream_scope(other, device):
+        view = OPS["NoOpForward"].call(x, (8,))
+        with pytest.raises(RaceError, match=r"Fill .* overwrites what Fill"):
+            fill(view, 2.0)
+    order(runtime, default, other)
+    with stream_scope(other, device):
+        fill(view, 2.0)
+        assert x.tolist() == [[2.0] * 4] * 2
+
+
 def test_memory_is_reused_only_after_the_streams_that_used_it(two):
     runtime, device, default, other = two
     x = it.zeros(16, device="fake")

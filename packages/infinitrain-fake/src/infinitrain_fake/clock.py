@@ -105,52 +105,32 @@ class History:
 
     def read(self, start: int, end: int, now: Access, done: dict[Stream, int]) -> Unordered | None:
         """Note a read of bytes ``start`` to ``end``; return the write that it races with, if any."""
-        stream, seen = now.stream, now.stream.seen
         found = None
         for (a, b), old in self.writes.items():
-            s = old.stream
-            if (
-                s is not stream
-                and a < end
-                and start < b
-                and seen.get(s, 0) < old.tick
-                and done.get(s, 0) < old.tick
-            ):
+            if a < end and start < b and _unordered(old, now, done):
                 found = Unordered(old, "wrote", now, "reads")
-        self.reads[start, end, stream] = now
+        self.reads[start, end, now.stream] = now
         return found
 
     def write(self, start: int, end: int, now: Access, done: dict[Stream, int]) -> Unordered | None:
         """Note a write of bytes ``start`` to ``end``; return the access that it races with, if any."""
-        stream, seen = now.stream, now.stream.seen
         found = None
         for (a, b), old in self.writes.items():
-            s = old.stream
-            if (
-                s is not stream
-                and a < end
-                and start < b
-                and seen.get(s, 0) < old.tick
-                and done.get(s, 0) < old.tick
-            ):
+            if a < end and start < b and _unordered(old, now, done):
                 found = Unordered(old, "wrote", now, "overwrites")
-        covered = []
-        for key, old in self.reads.items():
-            a, b, s = key
-            if a >= start and b <= end:
-                covered.append(key)
-            if (
-                s is not stream
-                and a < end
-                and start < b
-                and seen.get(s, 0) < old.tick
-                and done.get(s, 0) < old.tick
-            ):
+        for (a, b, _), old in self.reads.items():
+            if a < end and start < b and _unordered(old, now, done):
                 found = Unordered(old, "reads", now, "overwrites")
-        for key in covered:
+        # What lies inside the new write is ordered before it, or was just reported.
+        for key in [k for k in self.reads if start <= k[0] and k[1] <= end]:
             del self.reads[key]
-        if len(self.writes) > 1 or (start, end) not in self.writes:
-            for a, b in [k for k in self.writes if k[0] >= start and k[1] <= end]:
-                del self.writes[a, b]
+        for inside in [k for k in self.writes if start <= k[0] and k[1] <= end]:
+            del self.writes[inside]
         self.writes[start, end] = now
         return found
+
+
+def _unordered(old: Access, now: Access, done: dict[Stream, int]) -> bool:
+    """Tell whether neither the stream of ``now`` nor the host has waited for ``old``."""
+    stream, tick = old.stream, old.tick
+    return stream is not now.stream and now.stream.seen.get(stream, 0) < tick and done.get(stream, 0) < tick

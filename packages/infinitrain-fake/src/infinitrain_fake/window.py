@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -133,8 +133,8 @@ class Window:
         self.runtime.local.window = self.outer
         escaped: Block | None = None
         while self.bases:
-            (block, _), base = self.bases.popitem()
-            if sys.getrefcount(base) > 2:  # the name here and getrefcount's argument
+            block, references = _pop(self.bases)
+            if references > _ALONE:
                 block.move(show_poison=error is None)
                 escaped = block
         if isinstance(error, ValueError) and "read-only" in str(error):
@@ -152,6 +152,16 @@ class Window:
                 "tensors, or a copy of the array [contract 3.9]",
                 op=self.op,
             )
+
+
+def _pop(bases: dict[tuple[Block, bool], np.ndarray]) -> tuple[Block, int]:
+    """Take one entry out of ``bases``; return its block and the number of references to its array."""
+    (block, _), base = bases.popitem()
+    return block, sys.getrefcount(base)
+
+
+# Counted, not known: how many references a name and a call are differs between versions of Python.
+_ALONE: Final = _pop({(None, False): np.empty(0)})[1]  # type: ignore[dict-item]
 
 
 def check_range(op: str, block: Block, offset: int, nbytes: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import infinitrain_fake
 from infinitrain.backend import get_privateuse1_backend_name
-from infinitrain.errors import BackendRegistrationError, KernelNotFoundError
+from infinitrain.errors import BackendError, BackendRegistrationError, KernelNotFoundError
 from infinitrain.testing import temporary_backend
 from infinitrain_fake.faults import FAULTS
 
@@ -19,11 +19,14 @@ REFUSED = {
     "autocast_dtype_float32": "default_autocast_dtype must be float16 or bfloat16",
     "kernel_parameters_swapped": r"LinearForward: parameters \(weight, x, bias\)",
     "kernel_of_no_op": "LinearForwrd",
+    "kernels_callback_breaks_off": "register_kernels raised OSError: libfake_kernels.so",
+    "ccl_announced_not_given": "did not call register_ccl_impl",
 }
 SEEN = {
     "registers_another_name",
     "registers_differently_again",
     "only_base_kernels",
+    "kernel_path_leads_nowhere",
     "initialises_when_registered",
 }
 
@@ -65,6 +68,15 @@ def test_only_base_kernels(fake, fault):
         with pytest.raises(KernelNotFoundError, match="no kernel LinearForward"):
             it.ops.linear(x, x)
     else:
+        it.ops.linear(x, x)
+
+
+def test_a_kernel_path_that_leads_nowhere(fake):
+    import infinitrain as it
+
+    fake("kernel_path_leads_nowhere")
+    x = it.ones(2, 2, device="fake")
+    with pytest.raises((ImportError, BackendError), match="no_such_module"):
         it.ops.linear(x, x)
 
 

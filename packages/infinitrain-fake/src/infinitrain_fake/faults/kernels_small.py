@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,8 @@ def fill_skips_last(call: Call) -> None:
 @kernel_fault("Fill", "4.4", "L2")
 def fill_truncates_value(call: Call) -> None:
     """Fill takes its value as an integer."""
-    call.good(value=int(call["value"]))
+    value = call["value"]
+    call.good(value=int(value) if math.isfinite(value) else value)
 
 
 @kernel_fault("NoOpForward", "4.4", "L2")

@@ -101,6 +101,40 @@ def kernel_of_no_op(fields: Fields) -> None:
     fields["register_kernels"] = register_kernels
 
 
+@registration_fault("2.4")
+def kernels_callback_breaks_off(fields: Fields) -> None:
+    """The kernels callback raises half-way, after kernels have been registered."""
+    right = fields["register_kernels"]
+
+    def register_kernels() -> None:
+        right()
+        raise OSError("libfake_kernels.so: cannot open shared object file")
+
+    fields["register_kernels"] = register_kernels
+
+
+@registration_fault("2.3")
+def ccl_announced_not_given(fields: Fields) -> None:
+    """A collectives callback is given and registers nothing."""
+    fields["register_ccl"] = _nothing
+
+
+def _nothing() -> None:
+    pass
+
+
+@registration_fault("2.9")
+def kernel_path_leads_nowhere(fields: Fields) -> None:
+    """LinearForward is given as an import path of a module that does not exist."""
+    right = fields["register_kernels"]
+
+    def register_kernels() -> None:
+        right()
+        register_kernel(TYPE, "LinearForward", "infinitrain_fake.no_such_module:linear_forward")
+
+    fields["register_kernels"] = register_kernels
+
+
 @registration_fault("2.3")
 def only_base_kernels(fields: Fields) -> None:
     """The kernels callback stops after the base profile: no model can be trained."""
