@@ -47,7 +47,9 @@ def tensor(
         return made
     array = np.asarray(data)
     if array.dtype == object:
-        raise ShapeError(f"tensor(): rows of different lengths, or elements that are no numbers: {data!r:.80}")
+        raise ShapeError(
+            f"tensor(): rows of different lengths, or elements that are no numbers: {data!r:.80}"
+        )
     if dtype is not None:
         array = array.astype(as_dtype(dtype).numpy)
     elif array.dtype == np.float64 and not isinstance(data, np.ndarray | np.generic):
@@ -90,7 +92,12 @@ def ones(*shape: int | Sequence[int], **options: Any) -> Tensor:
 
 
 def arange(
-    start: Scalar, stop: Scalar | None = None, step: Scalar = 1, *, dtype: DType | str | None = None, device: DeviceLike = CPU
+    start: Scalar,
+    stop: Scalar | None = None,
+    step: Scalar = 1,
+    *,
+    dtype: DType | str | None = None,
+    device: DeviceLike = CPU,
 ) -> Tensor:
     """Return evenly spaced values, as NumPy's ``arange``; int64 for ints, float32 for floats."""
     start, stop = (0, start) if stop is None else (start, stop)

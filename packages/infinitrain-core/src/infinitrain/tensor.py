@@ -43,7 +43,9 @@ class Tensor(DeviceTensor):
     _index = 0
     _hooks: list[Callable[[Tensor], Tensor | None]] | None = None
     _post_hooks: list[Callable[[Tensor], None]] | None = None
-    _hooked_leaves = 0  # how often a post-accumulate hook was registered; 0 spares backward the counting of edges
+    _hooked_leaves = (
+        0  # how often a post-accumulate hook was registered; 0 spares backward the counting of edges
+    )
     __array_priority__ = 1000  # np.float32(2) * tensor asks the tensor
 
     # Autograd -----------------------------------------------------------------------------------------------------
@@ -99,7 +101,9 @@ class Tensor(DeviceTensor):
     ) -> None:
         """Add this tensor's gradients to the leaves it depends on; see ``autograd.backward``."""
         if create_graph:
-            raise AutogradError("create_graph=True is not supported yet: gradients of gradients need differentiable backwards")
+            raise AutogradError(
+                "create_graph=True is not supported yet: gradients of gradients need differentiable backwards"
+            )
         run_backward(self, gradient, retain_graph)
 
     def detach(self) -> Tensor:
@@ -165,7 +169,9 @@ class Tensor(DeviceTensor):
 
     def __bool__(self) -> bool:
         if self.numel != 1:
-            raise ValueError("the truth of a tensor with several elements is ambiguous; compare an item or a reduction")
+            raise ValueError(
+                "the truth of a tensor with several elements is ambiguous; compare an item or a reduction"
+            )
         return bool(self.item())
 
     def __index__(self) -> int:
@@ -230,7 +236,9 @@ class Tensor(DeviceTensor):
     # In place: outside the graph only -----------------------------------------------------------------------------
     def _writable(self, what: str) -> None:
         if self._node is not None or (self._requires_grad and ops.is_grad_enabled()):
-            raise AutogradError(f"{what} changes a tensor that the graph needs; use no_grad(), detach(), or the op without _")
+            raise AutogradError(
+                f"{what} changes a tensor that the graph needs; use no_grad(), detach(), or the op without _"
+            )
 
     def fill_(self, value: Scalar) -> Tensor:
         """Set every element."""

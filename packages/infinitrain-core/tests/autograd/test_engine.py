@@ -117,11 +117,16 @@ def test_gradients_land_in_a_given_destination(rng):
     flat = it.full((20 + 7,), float("nan"))
     w.set_grad_destination(_part(flat, 2, (5, 3)))
     b.set_grad_destination(_part(flat, 17, (5,)))
-    x, seed = rng.standard_normal((2, 4, 3)).astype(np.float32), rng.standard_normal((2, 4, 5)).astype(np.float32)
+    x, seed = (
+        rng.standard_normal((2, 4, 3)).astype(np.float32),
+        rng.standard_normal((2, 4, 5)).astype(np.float32),
+    )
     for _ in range(2):
         ops.linear(it.tensor(x), w, b).backward(it.tensor(seed))
     got = flat.numpy()
-    np.testing.assert_allclose(got[2:17].reshape(5, 3), 2 * np.einsum("abo,abi->oi", seed, x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        got[2:17].reshape(5, 3), 2 * np.einsum("abo,abi->oi", seed, x), rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(got[17:22], 2 * seed.sum((0, 1)), rtol=1e-4, atol=1e-5)
     assert np.isnan(got[:2]).all() and np.isnan(got[22:]).all()
 

@@ -97,7 +97,9 @@ def test_out_must_be_exactly_what_was_inferred(rng):
 
 def test_errors_name_op_argument_and_value(rng):
     x = t(rng, 6, 3)
-    with pytest.raises(ShapeError, match=r"LinearForward\(x: float32\[6, 3\], weight: float32\[4, 2\].*bias=None"):
+    with pytest.raises(
+        ShapeError, match=r"LinearForward\(x: float32\[6, 3\], weight: float32\[4, 2\].*bias=None"
+    ):
         ops.LinearForward(x, t(rng, 4, 2), None)
     with pytest.raises(TypeError, match="LinearForward: weight is a tensor, got ndarray"):
         ops.LinearForward(x, np.ones((4, 3), np.float32), None)
@@ -126,7 +128,9 @@ def test_a_missing_kernel_says_what_it_blocks(monkeypatch):
     kernels = registration.require_record(DeviceType.CPU).kernels
     monkeypatch.delitem(kernels, "LinearForward")
     clear_plans()
-    with pytest.raises(KernelNotFoundError, match=r"'cpu' has no kernel LinearForward \(profile training\).*contract 4\.6"):
+    with pytest.raises(
+        KernelNotFoundError, match=r"'cpu' has no kernel LinearForward \(profile training\).*contract 4\.6"
+    ):
         ops.LinearForward(it.ones(2, 3), it.ones(4, 3), None)
     monkeypatch.undo()
     clear_plans()

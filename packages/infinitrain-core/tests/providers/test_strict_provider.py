@@ -71,13 +71,11 @@ def test_gpt2_trains_as_on_the_cpu() -> None:
 
 
 @pytest.mark.multiproc
-@pytest.mark.xfail(strict=True, reason="array kernels create arrays on the library's default device")
 def test_gpt2_trains_on_devices_that_do_not_mix() -> None:
     check(train(simulated=1))
 
 
 @pytest.mark.multiproc
-@pytest.mark.xfail(strict=True, reason="array kernels compare the library's dtypes with NumPy's")
 def test_gpt2_trains_without_a_warning() -> None:
     check(train("-W", "error", simulated=0))
 

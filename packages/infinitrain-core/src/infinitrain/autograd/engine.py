@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from .function import _FREED, Node
 from .grad_mode import state
 
+
 def backward(root: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
     """Add the gradients of ``root`` to the leaves that it depends on.
 
@@ -35,7 +36,9 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
         raise AutogradError("backward() on a tensor that does not require grad and has no graph")
     if gradient is None:
         if root.numel != 1:
-            raise AutogradError(f"backward() needs a gradient for a tensor of shape {list(root.shape)}, not a scalar")
+            raise AutogradError(
+                f"backward() needs a gradient for a tensor of shape {list(root.shape)}, not a scalar"
+            )
         return root.new_full(root.shape, 1.0)
     if gradient.shape != root.shape or gradient.dtype is not root.dtype or gradient.device is not root.device:
         raise AutogradError(f"backward(): gradient is {gradient.spec}, the tensor {root.spec}")
@@ -47,7 +50,9 @@ def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
     first = root._node
     arrived: dict[Node, Any] = {}  # node -> its gradient, or a list of one per result
     heap: list[tuple[int, Node]] = []
-    owned: set[tuple[int, int]] = set()  # sums made here, which may be added to in place; all others may be shared
+    owned: set[tuple[int, int]] = (
+        set()
+    )  # sums made here, which may be added to in place; all others may be shared
     pending = _count_hooked(first) if Tensor._hooked_leaves else None
     _arrive(first, root._index, seed, arrived, heap, owned)
     while heap:
@@ -62,7 +67,9 @@ def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
         if results.__class__ is not tuple:
             results = (results,)
         if len(results) != len(edges):
-            raise AutogradError(f"{node.fn.__name__}.backward returned {len(results)} gradients for {len(edges)} arguments")
+            raise AutogradError(
+                f"{node.fn.__name__}.backward returned {len(results)} gradients for {len(edges)} arguments"
+            )
         for edge, grad in zip(edges, results):  # noqa: B905 - equal lengths, checked above
             if edge is None:
                 continue
@@ -88,7 +95,9 @@ def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
                 _finish(leaf)
 
 
-def _arrive(node: Node, index: int, grad: Tensor, arrived: dict[Node, Any], heap: list[Any], owned: set[Any]) -> None:
+def _arrive(
+    node: Node, index: int, grad: Tensor, arrived: dict[Node, Any], heap: list[Any], owned: set[Any]
+) -> None:
     """Add a gradient to what has arrived for result ``index`` of ``node``."""
     single = node.n_results == 1
     if node not in arrived:

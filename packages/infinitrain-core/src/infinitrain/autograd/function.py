@@ -101,7 +101,9 @@ class Node:
             edge = edges[index]
             if edge is not None and edge[1] < 0 and k in accumulates and edge[0]._hooks is None:
                 leaf = edge[0]
-                for taken in leaves:  # a leaf that is two arguments takes one result; the engine adds the other
+                for (
+                    taken
+                ) in leaves:  # a leaf that is two arguments takes one result; the engine adds the other
                     if taken is leaf:
                         break
                 else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Set
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from ..device import Device, type_name
@@ -24,7 +25,8 @@ from ..errors import (
     UnsupportedDtypeError,
     UnsupportedShapeError,
 )
-from . import registration, runtime, storage, styles
+from . import registration, runtime, styles
+from .callgen import generate
 from .kernels import LAYERS, Kernel, read_parameters, signature_problem
 from .optable import DTYPES, Op
 from .spec import TensorSpec
@@ -36,79 +38,15 @@ Plan = tuple[Any, TensorSpec | None, Callable[[], Any], Callable[..., Any], Call
 MAX_PLANS = 4096
 MAX_DIMS = 8
 
+
 def bind(row: Op) -> Callable[..., Any]:
-    """Return the function that runs ``row``, generated so that a call costs a dictionary lookup and the kernel."""
+    """Return the function that runs ``row`` and make it ``row.call``."""
     plans: dict[Any, Plan] = {}
-    keys, prelude = [], []
-    for p in row.params:
-        if p.kind == "tensor":
-            keys.append(f"{p.name}.spec")
-        elif p.kind == "optional":
-            keys.append(f"None if {p.name} is None else {p.name}.spec")
-        elif p.kind == "list":
-            prelude.append(f"    {p.name} = tuple({p.name})\n")
-            keys.append(f"tuple([t.spec for t in {p.name}])")
-        elif p.kind == "scalar":
-            keys.append(f"{p.name}.__class__")
-        else:
-            keys.append(p.name)
-    signature = ", ".join(p.name if p.required else f"{p.name}=_defaults[{i}]" for i, p in enumerate(row.params))
-    args = ", ".join(row.param_names)
-    outs = ", *, out=None, accumulate=False" if row.results else ""
-    body = _RUN_RESULTS if row.results else "    return plan[3]({args})\n"
-    source = (
-        f"def {row.name}({signature}{outs}):\n"
-        + "".join(prelude)
-        + "    try:\n"
-        f"        plan = _plans[{', '.join(keys)},]\n"
-        "    except (KeyError, AttributeError, TypeError):\n"
-        f"        plan = _build(({args},))\n" + body.format(args=args, name=row.name)
-    )
-    # A missing attribute means that an argument is no tensor; _build names it.
-    scope = {
-        "_plans": plans,
-        "_defaults": [p.default for p in row.params],
-        "_build": lambda args: _build(row, plans, args),
-        "_new": object.__new__,
-        "_storage": storage,
-        "_out_of_memory": _out_of_memory,
-    }
-    exec(compile(source, f"<op {row.name}>", "exec"), scope)  # the source above, names from the table only
-    call: Callable[..., Any] = scope[row.name]
-    call.__doc__ = row.infer.__doc__
-    call.__module__ = row.infer.__module__
-    call.op = row  # type: ignore[attr-defined]
-    row.call = call
     _all_plans.append(plans)
-    return call
-
-
-# The body of an op's function. The direct case is written out: calls and argument tuples saved here are most of what an
-# op costs beside its kernel.
-_RUN_RESULTS = """\
-    kernel, spec, make_array, run, into = plan
-    if out is None:
-        if kernel is None:
-            return run({args})
-        out = _new(_storage.tensor_class)
-        out.spec = spec
-        try:
-            out.array = make_array()
-        except MemoryError:
-            raise _out_of_memory(spec) from None
-        kernel({args}, out=out)
-        return out
-    if kernel is None or accumulate or out.spec is not spec:
-        return into(out, accumulate, {args})
-    kernel({args}, out=out)
-    version = out._version
-    if version is None:
-        out._version = [1, {name!r}]
-    else:
-        version[0] += 1
-        version[1] = {name!r}
-    return out
-"""
+    row.call = generate(
+        row, {"_plans": plans, "_build": partial(_build, row, plans), "_out_of_memory": _out_of_memory}
+    )
+    return row.call
 
 
 def _out_of_memory(spec: TensorSpec) -> OutOfMemoryError:
@@ -154,7 +92,8 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple) -> Plan:
     for spec in (*results, *(t.spec for t in tensors)):
         if spec.ndim > MAX_DIMS:
             raise UnsupportedShapeError(
-                f"{row.name}: {spec.ndim} dimensions; tensors have at most {MAX_DIMS} [contract 4.4]", op=row.name
+                f"{row.name}: {spec.ndim} dimensions; tensors have at most {MAX_DIMS} [contract 4.4]",
+                op=row.name,
             )
     impl = runtime.check_device(device)
     record = registration.require_record(device.type)
@@ -232,7 +171,11 @@ def find_kernel(row: Op, type: Any, floating: Set[str] = frozenset()) -> Kernel:
     record = registration.require_record(type)
     layers = record.kernels.get(row.name, {})
     limited: Kernel | None = None
-    for layer in LAYERS[layer_cap() :]:
+    cap = layer_cap()
+    for layer in (
+        *LAYERS[cap:],
+        *reversed(LAYERS[:cap]),
+    ):  # an op with nothing below the cap runs all the same
         kernel = layers.get(layer) or (COMPOSITES.get(row.name) if layer == "composite" else None)
         if kernel is None:
             continue
@@ -245,8 +188,6 @@ def find_kernel(row: Op, type: Any, floating: Set[str] = frozenset()) -> Kernel:
             f"not {', '.join(sorted(floating))} [contract 4.7]",
             op=row.name,
         )
-    if row.profile == "base" and layers:  # the cap never hides what registration demands
-        return next(iter(layers.values()))
     near = get_close_matches(row.name, record.kernels, 3)
     hint = f"; it has {', '.join(near)}" if near else ""
     raise KernelNotFoundError(
@@ -269,10 +210,14 @@ def composite(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-def _make(row: Op, results: tuple[TensorSpec, ...], device: Device, impl: Any, record: Any, kernel: Kernel) -> Plan:
+def _make(
+    row: Op, results: tuple[TensorSpec, ...], device: Device, impl: Any, record: Any, kernel: Kernel
+) -> Plan:
     fn, style, can_accumulate = _callable(row, kernel, record, results, impl)
     blocking = os.environ.get("INFINITRAIN_LAUNCH_BLOCKING") == "1"
-    bare = impl.host_visible and not impl.has_streams and impl.kernel_window is None and impl.device_count() == 1
+    bare = (
+        impl.host_visible and not impl.has_streams and impl.kernel_window is None and impl.device_count() == 1
+    )
     if blocking or not bare:
         fn = styles.guard(row, fn, kernel, device, impl, blocking)
     if not row.results:
@@ -301,7 +246,9 @@ def _callable(
     fn = kernel.resolve()
     names = kernel.params if kernel.params is not None else read_parameters(fn)
     if names is None:
-        raise KernelError(f"kernel {row.name}: signature of {fn!r} cannot be read; give params= [contract 2.3]")
+        raise KernelError(
+            f"kernel {row.name}: signature of {fn!r} cannot be read; give params= [contract 2.3]"
+        )
     if isinstance(kernel.fn, str):
         given = Kernel(row.name, kernel.layer, fn, kernel.params)
         problem = signature_problem(row, given, record.contract)

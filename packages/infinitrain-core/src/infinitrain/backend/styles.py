@@ -16,10 +16,13 @@ from .spec import TensorSpec
 from .storage import DeviceTensor
 
 
-def guard(row: Op, fn: Callable[..., Any], kernel: Kernel, device: Device, impl: Any, blocking: bool) -> Callable[..., Any]:
+def guard(
+    row: Op, fn: Callable[..., Any], kernel: Kernel, device: Device, impl: Any, blocking: bool
+) -> Callable[..., Any]:
     """Wrap a kernel for a device that needs more than a call: current device, window, stream use, blocking."""
     window = impl.kernel_window if kernel.layer != "composite" else None
     streams = impl.has_streams
+
     def guarded(*args: Any, **kwargs: Any) -> Any:
         runtime.set_current_device(device)
         if streams:
@@ -49,7 +52,9 @@ def _tensors_of(args: tuple, kwargs: dict[str, Any]) -> list[DeviceTensor]:
     return found
 
 
-def _reads_and_writes(row: Op, args: tuple, kwargs: dict[str, Any]) -> tuple[list[DeviceTensor], list[DeviceTensor]]:
+def _reads_and_writes(
+    row: Op, args: tuple, kwargs: dict[str, Any]
+) -> tuple[list[DeviceTensor], list[DeviceTensor]]:
     written = set(row.write_index)
     reads = _tensors_of(tuple(a for i, a in enumerate(args) if i not in written), {})
     writes = _tensors_of(tuple(args[i] for i in row.write_index), kwargs)
@@ -120,7 +125,9 @@ def value(row: Op, fn: Callable[..., Any], results: tuple[TensorSpec, ...]) -> C
 def _check_values(row: Op, got: Any, results: tuple[TensorSpec, ...], args: tuple) -> None:
     """Check what a value-style kernel returned: number, specs, no aliasing of inputs [contract 4.4]."""
     if not isinstance(got, tuple) or len(got) != len(results):
-        raise KernelError(f"kernel {row.name} returned {got!r}, expected {len(results)} tensors [contract 4.4]")
+        raise KernelError(
+            f"kernel {row.name} returned {got!r}, expected {len(results)} tensors [contract 4.4]"
+        )
     for i, (tensor, spec) in enumerate(zip(got, results, strict=True)):
         if not isinstance(tensor, DeviceTensor) or tensor.spec is not spec:
             same = isinstance(tensor, DeviceTensor) and (
@@ -128,9 +135,13 @@ def _check_values(row: Op, got: Any, results: tuple[TensorSpec, ...], args: tupl
             )
             if not same:
                 what = tensor.spec if isinstance(tensor, DeviceTensor) else repr(tensor)
-                raise KernelError(f"kernel {row.name}: result {row.result_name(i)} is {what}, inferred {spec} [contract 4.4]")
+                raise KernelError(
+                    f"kernel {row.name}: result {row.result_name(i)} is {what}, inferred {spec} [contract 4.4]"
+                )
         if not row.view and any(tensor is a for a in args):
-            raise KernelError(f"kernel {row.name}: result {row.result_name(i)} is one of its arguments [contract 4.4]")
+            raise KernelError(
+                f"kernel {row.name}: result {row.result_name(i)} is one of its arguments [contract 4.4]"
+            )
 
 
 def empties(results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
@@ -244,5 +255,6 @@ def _check_out(row: Op, index: int, out: Any, spec: TensorSpec) -> None:
         or (out.dtype is not spec.dtype and not (index in row.accumulates_index and out.dtype is float32))
     ):
         raise KernelError(
-            f"{row.name}: out {row.result_name(index)} is {out.spec}, inferred {spec} [contract 4.4]", op=row.name
+            f"{row.name}: out {row.result_name(index)} is {out.spec}, inferred {spec} [contract 4.4]",
+            op=row.name,
         )

@@ -17,7 +17,9 @@ def check_ids(ids: np.ndarray, rows: int) -> None:
 
 def EmbeddingForward(index: Any, weight: Any, *, out: Any) -> None:
     check_ids(index.array, weight.shape[0])
-    np.take(weight.array, index.array, axis=0, out=out.array, mode="clip")  # checked above; clip avoids a buffer
+    np.take(
+        weight.array, index.array, axis=0, out=out.array, mode="clip"
+    )  # checked above; clip avoids a buffer
 
 
 def EmbeddingBackward(index: Any, grad: Any, rows: int, *, out: Any, accumulate: bool = False) -> None:

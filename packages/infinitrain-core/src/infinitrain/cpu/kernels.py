@@ -9,7 +9,16 @@ from ..backend.optable import OPS
 from ..device import DeviceType
 from . import activation, attention, elementwise, indexing, linear, loss, norm, optimizer
 
-MODULES: tuple[ModuleType, ...] = (activation, attention, elementwise, indexing, linear, loss, norm, optimizer)
+MODULES: tuple[ModuleType, ...] = (
+    activation,
+    attention,
+    elementwise,
+    indexing,
+    linear,
+    loss,
+    norm,
+    optimizer,
+)
 
 
 def register_explicit_kernels() -> None:

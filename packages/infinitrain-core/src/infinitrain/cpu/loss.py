@@ -27,7 +27,9 @@ def CrossEntropyForward(logits: Any, target: Any, ignore_index: int, *, out: Any
     out[0].array[...] = each.sum(dtype=np.float64) / count if count else np.nan
 
 
-def CrossEntropyBackward(grad: Any, logits: Any, target: Any, lse: Any, ignore_index: int, *, out: Any) -> None:
+def CrossEntropyBackward(
+    grad: Any, logits: Any, target: Any, lse: Any, ignore_index: int, *, out: Any
+) -> None:
     width = logits.shape[-1]
     rows, d = logits.array.reshape(-1, width), out.array.reshape(-1, width)
     ids, total = target.array.reshape(-1), lse.array.reshape(-1)

@@ -31,7 +31,7 @@ def _scores(xp: Any, q: Any, k: Any, causal: bool) -> Any:
     if not causal:
         return scores
     t = q.shape[-2]
-    position = xp.arange(t)
+    position = xp.arange(t, **xp.on(scores))
     hidden = xp.expand_dims(position, axis=0) > xp.expand_dims(position, axis=1)
     return xp.where(hidden, -math.inf, scores)
 

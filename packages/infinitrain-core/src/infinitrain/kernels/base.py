@@ -15,7 +15,9 @@ def Cast(xp: Any, x: Any, dtype: DType) -> Any:
 
 @array_kernel()
 def Fill(xp: Any, x: Any, value: Any) -> None:
-    x[...] = value
+    name = str(x.dtype)  # isdtype would not take a dtype from outside the library, such as bfloat16
+    kind = bool if "bool" in name else int if "int" in name else float
+    x[...] = kind(value)
 
 
 @array_kernel(exact=True)
@@ -26,7 +28,6 @@ def Copy(xp: Any, dst: Any, src: Any) -> None:
 @array_kernel()
 def AccumulateGrad(xp: Any, grad: Any, rate: Any, tensor: Any) -> None:
     wide = xp.float64 if "float64" in (str(grad.dtype), str(tensor.dtype)) else xp.float32
-    # isdtype would not take a dtype from outside the library, such as bfloat16.
     if grad.dtype == tensor.dtype and "int" in str(tensor.dtype):
         tensor[...] = tensor + grad * rate
         return

@@ -36,7 +36,9 @@ def GatherBackward(xp: Any, grad: Any, index: Any, shape: Shape, axis: int) -> A
     index = _checked(xp, "GatherBackward: index", index, shape[axis])
     places = xp.zeros_like(index)  # the place of each element in dx laid flat
     for i, n in enumerate(index.shape):
-        along = xp.reshape(xp.arange(n, dtype=xp.int64), tuple(n if i == j else 1 for j in range(len(shape))))
+        along = xp.reshape(
+            xp.arange(n, dtype=xp.int64, **xp.on(index)), tuple(n if i == j else 1 for j in range(len(shape)))
+        )
         places = places * shape[i] + (index if i == axis else along)
     count = 1
     for n in shape:
@@ -62,7 +64,7 @@ def _checked(xp: Any, what: str, index: Any, size: int) -> Any:
 @array_kernel()
 def MaskForward(xp: Any, x: Any, mask: Any, value: Any) -> Any:
     kind = bool if xp.isdtype(x.dtype, "bool") else float if xp.isdtype(x.dtype, "real floating") else int
-    return xp.where(mask, xp.asarray(kind(value), dtype=x.dtype), x)
+    return xp.where(mask, xp.asarray(kind(value), dtype=x.dtype, **xp.on(x)), x)
 
 
 @array_kernel()

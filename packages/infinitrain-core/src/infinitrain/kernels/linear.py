@@ -54,7 +54,9 @@ def rows(xp: Any, x: Any) -> Any:
 def sum_to(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
     """Return x summed over the axes along which ``shape`` was broadcast to x's."""
     extra = x.ndim - len(shape)
-    axes = tuple(range(extra)) + tuple(i + extra for i, n in enumerate(shape) if n == 1 and x.shape[i + extra] != 1)
+    axes = tuple(range(extra)) + tuple(
+        i + extra for i, n in enumerate(shape) if n == 1 and x.shape[i + extra] != 1
+    )
     if axes:
         x = xp.sum(x, axis=axes, keepdims=True)
     return xp.reshape(x, shape) if x.shape != shape else x

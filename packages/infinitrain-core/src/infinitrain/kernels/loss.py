@@ -14,12 +14,14 @@ def check_targets(xp: Any, target: Any, classes: int, ignore_index: int) -> Any:
     wrong = valid & ((target < 0) | (target >= classes))
     if bool(xp.any(wrong)):
         at = int(xp.argmax(xp.astype(wrong, xp.int64)))
-        raise IndexError(f"target {int(target[at])} at position {at} is not in 0..{classes - 1} [contract 4.7]")
+        raise IndexError(
+            f"target {int(target[at])} at position {at} is not in 0..{classes - 1} [contract 4.7]"
+        )
     return valid
 
 
 def _onehot(xp: Any, target: Any, classes: int) -> Any:
-    return xp.expand_dims(target, axis=-1) == xp.arange(classes, dtype=target.dtype)
+    return xp.expand_dims(target, axis=-1) == xp.arange(classes, dtype=target.dtype, **xp.on(target))
 
 
 @array_kernel()

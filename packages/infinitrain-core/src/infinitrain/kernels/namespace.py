@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..dtype import DType, bfloat16
+from ..errors import UnsupportedDtypeError
 
 
 class Namespace:
@@ -19,6 +20,7 @@ class Namespace:
     def __init__(self, library: Any, extras: dict[str, Callable[..., Any]] | None = None) -> None:
         self.library = library
         self._dtypes: dict[DType, Any] = {}
+        self._places: bool | None = None
         for name, default in EXTRAS.items():
             found = (extras or {}).get(name) or getattr(library, name, None)
             setattr(self, name, found if found is not None else _bind(default, self))
@@ -29,16 +31,30 @@ class Namespace:
         return value
 
     def native(self, dtype: DType) -> Any:
-        """Return the library's dtype object. Raises AttributeError when it has none."""
+        """Return the library's dtype object. Raises UnsupportedDtypeError when it has none [contract 4.7]."""
         found = self._dtypes.get(dtype)
         if found is None:
-            name = "bool" if dtype.name == "bool" else dtype.name
-            if dtype is bfloat16 and not hasattr(self.library, "bfloat16"):
-                found = dtype.numpy  # ml_dtypes extends NumPy and CuPy
-            else:
-                found = getattr(self.library, name)
+            found = getattr(self.library, dtype.name, None)
+            if found is None and dtype is bfloat16 and self.library.__name__ in ("numpy", "cupy"):
+                found = dtype.numpy  # ml_dtypes extends these two
+            if found is None:
+                raise UnsupportedDtypeError(
+                    f"array library {self.library.__name__} has no dtype {dtype} [contract 4.7]", dtype=dtype
+                )
             self._dtypes[dtype] = found
         return found
+
+    def on(self, array: Any) -> dict[str, Any]:
+        """Return the keyword that makes a creation function (``arange``, ``zeros``, ...) place its result beside
+        ``array``; nothing for a library that has a current device instead.
+        """
+        if self._places is None:
+            try:
+                self.library.zeros((), device=array.device)
+                self._places = True
+            except (TypeError, AttributeError):
+                self._places = False
+        return {"device": array.device} if self._places else {}
 
     def missing(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return those of ``names`` that the library does not have."""
@@ -79,7 +95,7 @@ def _scatter_add_rows(xp: Any, rows: int, index: Any, values: Any) -> Any:
     """
     count = index.shape[0]
     if not count:
-        return xp.zeros((rows, values.shape[1]), dtype=values.dtype)
+        return xp.zeros((rows, values.shape[1]), dtype=values.dtype, **xp.on(values))
     order = xp.argsort(index, stable=True)
     index, values = xp.take(index, order, axis=0), xp.take(values, order, axis=0)
     shift = 1
@@ -91,7 +107,7 @@ def _scatter_add_rows(xp: Any, rows: int, index: Any, values: Any) -> Any:
         earlier = xp.where(xp.expand_dims(same, axis=1), earlier, xp.zeros_like(earlier))
         values = xp.concat((values[:shift, :], values[shift:, :] + earlier), axis=0)
         shift *= 2
-    wanted = xp.arange(rows, dtype=index.dtype)
+    wanted = xp.arange(rows, dtype=index.dtype, **xp.on(index))
     last = xp.searchsorted(index, wanted, side="right") - 1
     last = xp.where(last < 0, xp.zeros_like(last), last)
     found = xp.expand_dims(xp.take(index, last, axis=0) == wanted, axis=1)

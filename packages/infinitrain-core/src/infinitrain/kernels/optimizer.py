@@ -44,7 +44,7 @@ def SGD(
 
 @array_kernel()
 def SquaredNorm(xp: Any, tensors: Any) -> Any:
-    total = xp.zeros((), dtype=xp.float32)
+    total = xp.zeros((), dtype=xp.float32, **xp.on(tensors[0]))
     for t in tensors:
         total = total + xp.astype(xp.sum(t * t), xp.float32)
     return total

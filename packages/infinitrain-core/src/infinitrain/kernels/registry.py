@@ -26,7 +26,7 @@ from ..backend.spec import TensorSpec
 from ..backend.storage import DeviceTensor, from_buffer, require_arrays
 from ..device import DeviceType
 from ..dtype import HALF, float32
-from ..errors import KernelError, NotSupportedError
+from ..errors import KernelError, NotSupportedError, UnsupportedDtypeError
 from .namespace import Namespace
 
 
@@ -155,7 +155,7 @@ def _maker(
     visible = impl.host_visible
 
     def upcast(array: Any) -> Any:
-        return xp.astype(array, wide) if array.dtype in halves else array
+        return xp.astype(array, wide) if any(array.dtype == half for half in halves) else array
 
     def unwrap(value: Any) -> Any:
         if isinstance(value, DeviceTensor):
@@ -189,18 +189,18 @@ def _maker(
 def _has(xp: Namespace, dtype: Any) -> bool:
     try:
         xp.native(dtype)
-    except AttributeError:
+    except UnsupportedDtypeError:
         return False
     return True
 
 
 def dense(xp: Namespace, array: Any) -> Any:
-    """Return ``array`` as a dense row-major array of its own (the library's views are copied)."""
+    """Return ``array`` as a dense row-major array of its own: views and scalars of the library are copied."""
     flags = getattr(array, "flags", None)
-    if flags is not None:
-        if flags["C_CONTIGUOUS"] and array.base is None:
-            return array
-        return (
-            array.copy() if array.ndim == 0 or not flags["C_CONTIGUOUS"] or array.base is not None else array
-        )
-    return xp.asarray(array, copy=True)
+    if (
+        flags is None
+    ):  # a library that does not tell its strides: copy, and let reshape put the elements in order
+        return xp.reshape(xp.reshape(xp.asarray(array, copy=True), (-1,)), array.shape)
+    if not hasattr(array, "__setitem__"):
+        return xp.asarray(array)
+    return array if flags["C_CONTIGUOUS"] and array.base is None else array.copy()

@@ -29,7 +29,7 @@ def SliceForward(xp: Any, x: Any, starts: Shape, ends: Shape, steps: Shape) -> A
 
 @array_kernel(exact=True)
 def SliceBackward(xp: Any, grad: Any, shape: Shape, starts: Shape, ends: Shape, steps: Shape) -> Any:
-    dx = xp.zeros(shape, dtype=grad.dtype)
+    dx = xp.zeros(shape, dtype=grad.dtype, **xp.on(grad))
     if 0 not in grad.shape:
         dx[_slices(starts, ends, steps)] = grad
     return dx

@@ -44,6 +44,7 @@ from .unary import abs, cos, exp, log, neg, reciprocal, rsqrt, sigmoid, sin, sqr
 _tensor.ops = sys.modules[__name__]
 
 from ..creation import from_numpy  # noqa: E402 - creation needs Tensor and Fill, both complete only here
+from . import attention_composite as _attention_composite  # noqa: E402, F401 - needs the rows above
 
 __all__ = [
     "OPS",

@@ -16,7 +16,9 @@ def head_size(qkv: tuple[int, ...], n_head: int, n_kv_head: int) -> int:
     if n_head <= 0 or n_kv_head <= 0 or n_head % n_kv_head:
         raise ShapeError(f"n_head={n_head} must be a positive multiple of n_kv_head={n_kv_head}")
     if len(qkv) != 3 or qkv[2] % heads or not qkv[2]:
-        raise ShapeError(f"qkv {qkv} is not (B, T, (n_head + 2 n_kv_head) d) for {n_head} + 2 x {n_kv_head} heads")
+        raise ShapeError(
+            f"qkv {qkv} is not (B, T, (n_head + 2 n_kv_head) d) for {n_head} + 2 x {n_kv_head} heads"
+        )
     return qkv[2] // heads
 
 

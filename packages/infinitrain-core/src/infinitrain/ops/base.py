@@ -132,6 +132,8 @@ def view(x: Any, shape: tuple[int, ...]) -> Any:
     if -1 in shape:
         known = -prod(shape)
         if shape.count(-1) > 1 or known <= 0 or x.numel % known:
-            raise ShapeError(f"view: {list(shape)} does not fit a tensor of shape {list(x.shape)} ({x.numel} elements)")
+            raise ShapeError(
+                f"view: {list(shape)} does not fit a tensor of shape {list(x.shape)} ({x.numel} elements)"
+            )
         shape = tuple(x.numel // known if n == -1 else n for n in shape)
     return View.apply(x, shape)

@@ -55,7 +55,9 @@ def LinearBackwardBias(grad: Tensor) -> Results:
 def MatmulForward(a: Tensor, b: Tensor) -> Results:
     """y = a b; a (..., m, k), b (..., k, n); leading axes broadcast."""
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
-        raise ShapeError(f"a {a.shape} and b {b.shape} do not multiply: a's last axis against b's second to last")
+        raise ShapeError(
+            f"a {a.shape} and b {b.shape} do not multiply: a's last axis against b's second to last"
+        )
     require_dtype("b", b.dtype, a.dtype)
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return [((*batch, a.shape[-2], b.shape[-1]), a.dtype)]

@@ -27,7 +27,9 @@ def CrossEntropyForward(logits: Tensor, target: Tensor, ignore_index: int = -100
 
 
 @op(profile="training", results="dlogits", autocast="float32")
-def CrossEntropyBackward(grad: Tensor, logits: Tensor, target: Tensor, lse: Tensor, ignore_index: int = -100) -> Results:
+def CrossEntropyBackward(
+    grad: Tensor, logits: Tensor, target: Tensor, lse: Tensor, ignore_index: int = -100
+) -> Results:
     """dlogits = grad / count (exp(logits - lse) - onehot(target)), zero where the target is ignore_index."""
     wide = _check_target(logits, target)
     require_shape("grad", grad.shape, ())
