@@ -36,10 +36,13 @@ _REQUIRED: Final = inspect.Parameter.empty
 
 
 class Tensor:
-    """Annotation: a tensor argument."""
+    """Annotation: a tensor argument, of which an infer function sees what is known without memory."""
+
+    shape: tuple[int, ...]
+    dtype: DType
 
 
-class Tensors:
+class Tensors(tuple[Tensor, ...]):
     """Annotation: a tuple of tensors."""
 
 
@@ -125,7 +128,9 @@ class OpTable(dict[str, Op]):
         if row.name in self:
             raise ValueError(f"op {row.name} is declared twice [contract 4.1]")
         if row.profile not in PROFILES:
-            raise ValueError(f"op {row.name}: unknown profile {row.profile!r}; one of {PROFILES} [contract 4.2]")
+            raise ValueError(
+                f"op {row.name}: unknown profile {row.profile!r}; one of {PROFILES} [contract 4.2]"
+            )
         if not row.doc:
             raise ValueError(f"op {row.name} has no documentation [contract 4.1]")
         self[row.name] = row
@@ -152,9 +157,9 @@ def op(
 ) -> Callable[[Callable[..., Results]], Any]:
     """Declare an op; see the module's text. Name lists are space-separated.
 
-    ``results`` names the results ("" for none; ``*pieces`` for a list of two or more, as many as infer returns),
-    ``writes`` the parameters changed in place, ``accumulates`` the results that may be added to a destination,
-    ``autocast`` is one of lower, float32, widest, keep [contract 5.1].
+    ``results`` names the results ("" for none; ``*pieces`` for a list of two or more, as many as infer
+    returns), ``writes`` the parameters changed in place, ``accumulates`` the results that may be added to a
+    destination; ``autocast`` is one of lower, float32, widest, keep [contract 5.1].
     """
 
     def declare(infer: Callable[..., Results]) -> Any:
@@ -198,7 +203,7 @@ def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
-    """Return ``axis`` counted from the front. Raises ShapeError when it is out of range, DtypeError when it is no int."""
+    """Return ``axis`` counted from the front. Raises ShapeError out of range, DtypeError for no int."""
     try:
         number = axis.__index__()
     except AttributeError:
@@ -209,7 +214,7 @@ def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
 
 
 def axes_of(axes: int | Sequence[int] | None, ndim: int, what: str = "axis") -> tuple[int, ...]:
-    """Return ``axes`` (one, several, or None for all) counted from the front, sorted. Raises ShapeError, DtypeError."""
+    """Return ``axes`` (one, several, None for all) counted from the front, sorted. Raises as ``axis_of``."""
     if axes is None:
         return tuple(range(ndim))
     wanted = tuple(axes) if isinstance(axes, Sequence) else (axes,)
@@ -220,7 +225,7 @@ def axes_of(axes: int | Sequence[int] | None, ndim: int, what: str = "axis") -> 
 
 
 def require_axis(name: str, axis: int, ndim: int) -> None:
-    """Raise ShapeError unless ``axis`` counts from the front: kernels get it like that, functions normalise it."""
+    """Raise ShapeError unless ``axis`` counts from the front, which is how kernels get it."""
     if not 0 <= axis < ndim:
         raise ShapeError(f"{name} {axis} is not in 0..{ndim - 1}")
 

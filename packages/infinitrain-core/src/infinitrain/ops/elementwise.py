@@ -351,7 +351,7 @@ def number(name: str, value: Any, x: Any) -> Any:
         raise TypeError(f"{name}: one operand is a Tensor, got {type(value).__name__} and {type(x).__name__}")
     if not isinstance(value, int | float):
         item = getattr(value, "item", None)  # NumPy's scalars and 0-d arrays
-        if item is None or getattr(value, "ndim", 0) or not isinstance(item(), int | float):
+        if item is None or getattr(value, "ndim", 0) != 0 or not isinstance(item(), int | float):
             raise TypeError(
                 f"{name}: an operand is a Tensor or a number, got {type(value).__name__}; "
                 "make it a tensor with infinitrain.tensor()"

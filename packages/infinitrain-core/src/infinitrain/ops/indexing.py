@@ -211,7 +211,10 @@ def getitem(x: Any, index: Any) -> Any:
     Raises IndexError out of range, TypeError for arrays and masks of indices.
     """
     items = _without_ellipsis(x, index if isinstance(index, tuple) else (index,))
-    starts, ends, steps, shape = [], [], [], []
+    starts: list[int] = []
+    ends: list[int] = []
+    steps: list[int] = []
+    shape: list[int] = []
     for item in items:
         if item is None:
             shape.append(1)
