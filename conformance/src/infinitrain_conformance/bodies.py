@@ -227,6 +227,13 @@ def unknown_option(spec: dict[str, Any]) -> dict[str, Any]:
     return {"message": message, "calls": calls}
 
 
+def device_count(spec: dict[str, Any]) -> dict[str, Any]:
+    """Start the runtime with the given options and count its devices."""
+    from infinitrain import backend
+
+    return {"count": backend.get_device_guard_impl(_load(spec).type).device_count()}
+
+
 def exits(spec: dict[str, Any]) -> dict[str, Any]:
     """Leave the process with memory, streams and unfinished work."""
     import infinitrain as it

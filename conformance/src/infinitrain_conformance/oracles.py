@@ -163,10 +163,21 @@ def softmax(x: Array, axis: int) -> dict[str, Want]:
     return {"y": Want(y, y * (1.0 + np.abs(x) + np.abs(x).max(axis, keepdims=True)), x.shape[axis])}
 
 
-def softmax_backward(y: Array, grad: Array, axis: int) -> dict[str, Want]:
+def softmax_backward(grad: Array, y: Array, axis: int) -> dict[str, Want]:
     inner = (grad * y).sum(axis, keepdims=True)
-    size = y * (np.abs(grad) + (np.abs(grad) * y).sum(axis, keepdims=True))
+    size = np.abs(y) * (np.abs(grad) + np.abs(grad * y).sum(axis, keepdims=True))
     return {"dx": Want(y * (grad - inner), size, y.shape[axis])}
+
+
+def log_softmax(x: Array, axis: int) -> dict[str, Want]:
+    top = x.max(axis, keepdims=True)
+    y = x - top - np.log(np.exp(x - top).sum(axis, keepdims=True))
+    return {"y": Want(y, np.abs(y) + np.abs(x) + np.abs(top) + 1.0, 1)}
+
+
+def log_softmax_backward(grad: Array, y: Array, axis: int) -> dict[str, Want]:
+    total, size = grad.sum(axis, keepdims=True), np.abs(grad).sum(axis, keepdims=True)
+    return {"dx": Want(grad - np.exp(y) * total, np.abs(grad) + np.exp(y) * (1.0 + np.abs(y)) * size, y.shape[axis])}
 
 
 def log_sum_exp(x: Array) -> Array:

@@ -74,9 +74,18 @@ def case_of(item: pytest.Item) -> Case | None:
     if mark is None:
         return None
     op, base = mark.kwargs.get("op"), mark.kwargs.get("base", False)
-    may_be_left_out = mark.kwargs.get("optional") or mark.kwargs.get("hardware")
-    floor = not may_be_left_out and (op is None or base)
+    floor = not (mark.kwargs.get("optional") or mark.kwargs.get("hardware")) and (base or _in_floor(item, op))
     return Case(test_id(item), mark.kwargs["level"], mark.args[0], op, floor)
+
+
+def _in_floor(item: pytest.Item, op: str | None) -> bool:
+    """Tell whether every provider has to run the test: what is not about an op, and `training` ops in float32."""
+    if op is None:
+        return True
+    from infinitrain.backend import OPS
+
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return op in OPS and OPS[op].profile in ("base", "training") and params.get("dtype", "float32") == "float32"
 
 
 def _is_external(item: pytest.Item) -> bool:

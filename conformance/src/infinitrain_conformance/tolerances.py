@@ -58,6 +58,8 @@ TABLE: Final[dict[str, Tolerance]] = {
     ),
     "SoftmaxForward": Tolerance(constant=32.0, reason="exp with |argument| up to 100, one division"),
     "SoftmaxBackward": Tolerance(constant=16.0, reason="a difference of products"),
+    "LogSoftmaxForward": Tolerance(constant=16.0, reason="log of a sum of exponentials"),
+    "LogSoftmaxBackward": Tolerance(constant=16.0, reason="one exp, a product and a difference"),
     "AdamW": Tolerance(constant=24.0, reason="two bias corrections by powers, a root and a division"),
 }
 

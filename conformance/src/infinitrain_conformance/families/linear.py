@@ -48,6 +48,7 @@ case(
     bias=False,
     dtypes=("float32", "bfloat16", "float64"),
 )
+case(CASES, "LinearForward", "square", forward, (4,), 16, 16, dtypes=("float32",))
 case(CASES, "LinearForward", "vector", forward, (), 8, 5, dtypes=("float32",))
 case(CASES, "LinearForward", "mean10", forward, (4, 16), 256, 48, mean=10.0, clause="4.7")
 case(CASES, "LinearForward", "rows4096", forward, (2, 2048), 16, 12)
@@ -57,6 +58,7 @@ case(CASES, "LinearForward", "empty_sum", forward, (3,), 0, 4, dtypes=("float32"
 case(CASES, "LinearForward", "ones", forward, (1, 1), 1, 1, dtypes=("float32",))
 
 case(CASES, "LinearBackwardInput", "odd", dx, (3, 5), 17, 23, level="L3")
+case(CASES, "LinearBackwardInput", "square", dx, (4,), 16, 16, level="L3", dtypes=("float32",))
 case(CASES, "LinearBackwardInput", "large", dx, (2, 64), 96, 200, level="L3", clause="4.7")
 case(CASES, "LinearBackwardInput", "vector", dx, (), 8, 5, level="L3", dtypes=("float32",))
 case(CASES, "LinearBackwardInput", "ones", dx, (1, 1), 1, 1, level="L3", dtypes=("float32",))

@@ -31,16 +31,16 @@ def backward(d: Data, lead: tuple[int, ...], classes: int, scale: float = 2.0, i
     return Built((grad, logits, target, Stat(lse.astype(np.float64)), IGNORE), oracles.cross_entropy_backward)
 
 
-for name, lead, classes, options in (
-    ("odd", (3, 5), 37, {}),
-    ("vocabulary", (2, 16), 5003, {}),
-    ("overflow", (4, 4), 64, {"scale": 40.0}),
-    ("ignored", (4, 32), 11, {"ignored": 0.4}),
-    ("one_row", (1,), 3, {}),
-    ("rows4096", (4096,), 5, {"ignored": 0.1}),
+for name, lead, classes, scale, ignored in (
+    ("odd", (3, 5), 37, 2.0, 0.0),
+    ("vocabulary", (2, 16), 5003, 2.0, 0.0),
+    ("overflow", (4, 4), 64, 40.0, 0.0),
+    ("ignored", (4, 32), 11, 2.0, 0.4),
+    ("one_row", (1,), 3, 2.0, 0.0),
+    ("rows4096", (4096,), 5, 2.0, 0.1),
 ):
-    case(CASES, "CrossEntropyForward", name, forward, lead, classes, **options)
-    case(CASES, "CrossEntropyBackward", name, backward, lead, classes, **options, level="L3")
+    case(CASES, "CrossEntropyForward", name, forward, lead, classes, scale, ignored)
+    case(CASES, "CrossEntropyBackward", name, backward, lead, classes, scale, ignored, level="L3")
 
 
 def softmax(d: Data, shape: tuple[int, ...], axis: int, scale: float = 2.0) -> Built:
@@ -49,10 +49,22 @@ def softmax(d: Data, shape: tuple[int, ...], axis: int, scale: float = 2.0) -> B
 
 def softmax_backward(d: Data, shape: tuple[int, ...], axis: int) -> Built:
     y = d.round(oracles.softmax(d.normal(*shape), axis)["y"].value)
-    return Built((y, d.like(y), axis), oracles.softmax_backward)
+    return Built((d.like(y), y, axis), oracles.softmax_backward)
 
 
-for name, shape, axis in (("last", (3, 5, 37), -1), ("first", (6, 4), 0), ("wide", (4, 1023), 1)):
+def log_softmax(d: Data, shape: tuple[int, ...], axis: int, scale: float = 2.0) -> Built:
+    return Built((d.normal(*shape, mean=5.0, scale=scale), axis), oracles.log_softmax)
+
+
+def log_softmax_backward(d: Data, shape: tuple[int, ...], axis: int) -> Built:
+    y = d.round(oracles.log_softmax(d.normal(*shape), axis)["y"].value)
+    return Built((d.like(y), y, axis), oracles.log_softmax_backward)
+
+
+for name, shape, axis in (("last", (3, 5, 37), 2), ("first", (6, 4), 0), ("wide", (4, 1023), 1), ("one", (5, 1), 1)):
     case(CASES, "SoftmaxForward", name, softmax, shape, axis)
     case(CASES, "SoftmaxBackward", name, softmax_backward, shape, axis, level="L3")
-case(CASES, "SoftmaxForward", "overflow", softmax, (8, 33), -1, scale=40.0)
+    case(CASES, "LogSoftmaxForward", name, log_softmax, shape, axis)
+    case(CASES, "LogSoftmaxBackward", name, log_softmax_backward, shape, axis, level="L3")
+case(CASES, "SoftmaxForward", "overflow", softmax, (8, 33), 1, scale=40.0)
+case(CASES, "LogSoftmaxForward", "overflow", log_softmax, (8, 33), 1, scale=40.0)

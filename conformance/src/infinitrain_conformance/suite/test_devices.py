@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,6 +46,35 @@ def test_count_and_description(target: Target, heading: str) -> None:
         heading, isinstance(text, str) and text and "\n" not in text, f"describe() is {text!r}, not one line"
     )
     expect(heading, "{" not in text and "%s" not in text, f"describe() holds a placeholder: {text!r}")
+
+
+@pytest.mark.contract("1.8", level="L1")
+def test_every_device(target: Target, heading: str) -> None:
+    """Each of device_count() devices can be made current, and memory asked for then is its own."""
+    from infinitrain import backend
+    from infinitrain.device import Device
+
+    runtime, held = target.runtime, []
+    for index in range(min(runtime.device_count(), 16)):
+        device = Device(target.device.type, index)
+        with backend.DeviceGuard(device):
+            got = runtime.get_device()
+            expect(heading, got == device, f"{device} was made current, get_device() says {got}")
+            held.append(runtime.malloc(256))
+        expect(heading, held[-1].device == device, f"memory asked for on {device} is on {held[-1].device}")
+    texts = [runtime.describe(Device(target.device.type, i)) for i in range(len(held))]
+    expect(heading, all(texts), f"describe() of {texts.index('') if '' in texts else 0} is empty")
+
+
+@pytest.mark.contract("3.2", level="L1", hardware=True)
+def test_options_count(target: Target, heading: str) -> None:
+    """Where a provider declares a number of devices as its option ``devices``, the option decides it."""
+    declared = {option.name: option for option in target.record.capabilities.options}
+    if "devices" not in declared or declared["devices"].type is not int:
+        pytest.skip("the provider declares no option `devices`")
+    options = tuple((k, v) for k, v in target.spec.options if k != "devices")
+    got = fresh(heading, replace(target.spec, options=(*options, ("devices", "1"))), "device_count")
+    expect(heading, got["count"] == 1, f"with --backend_option devices=1 there are {got['count']}")
 
 
 @pytest.mark.contract("1.8", level="L1", hardware=True)

@@ -24,7 +24,7 @@ def lists(
 
     rng = np.random.default_rng(seed)
     kind = as_dtype(dtype).numpy
-    host = [[(np.asarray(rng.standard_normal(s)) * scale).astype(kind) for s in SHAPES] for scale in scales]
+    host = [[np.array(rng.standard_normal(s) * scale, kind) for s in SHAPES] for scale in scales]
     return host, [[it.from_numpy(a, target.device) for a in arrays] for arrays in host]
 
 
