@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ._methods import Scalar, shape_of
 from .backend import storage
 from .backend.spec import TensorSpec
 from .device import CPU, Device, DeviceType
 from .dtype import DType, as_dtype, float32
 from .errors import DtypeError, ShapeError
 from .ops.base import Fill
-from .tensor import Scalar, Tensor, _shape
+from .tensor import Tensor
 
 DeviceLike = Device | str
 
@@ -64,7 +65,7 @@ def empty(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return an uninitialised tensor."""
-    sizes = _shape(shape)
+    sizes = shape_of(shape)
     if any(n < 0 for n in sizes):
         raise ShapeError(f"a shape has no negative sizes, got {sizes}")
     made: Tensor = storage.empty_like_spec(TensorSpec.of(sizes, as_dtype(dtype), Device.parse(device)))
@@ -83,12 +84,12 @@ def full(shape: Sequence[int], value: Scalar, **options: Any) -> Tensor:
 
 def zeros(*shape: int | Sequence[int], **options: Any) -> Tensor:
     """Return zeros; options as ``empty``."""
-    return full(_shape(shape), 0, **options)
+    return full(shape_of(shape), 0, **options)
 
 
 def ones(*shape: int | Sequence[int], **options: Any) -> Tensor:
     """Return ones; options as ``empty``."""
-    return full(_shape(shape), 1, **options)
+    return full(shape_of(shape), 1, **options)
 
 
 def arange(
@@ -106,7 +107,10 @@ def arange(
 
 
 def from_dlpack(source: Any) -> Tensor:
-    """Return a CPU tensor over the memory of ``source`` (any object with ``__dlpack__``); strided memory is copied."""
+    """Return a CPU tensor over the memory of ``source``, any object with ``__dlpack__``.
+
+    Strided or read-only memory is copied. Raises DtypeError for what is not on the host.
+    """
     try:
         array = np.from_dlpack(source)
     except (BufferError, RuntimeError, TypeError) as error:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
+from . import _methods
+from . import dtype as dtypes
+from ._methods import Scalar, TensorMethods
 from .backend import storage
 from .backend.spec import TensorSpec
 from .backend.storage import DeviceTensor, empty_like_spec
 from .device import CPU, Device, DeviceType
 from .dtype import DType, as_dtype
-from .errors import AutogradError, InfiniTrainError, ShapeError
+from .errors import AutogradError, ShapeError
 
-# infinitrain.ops, which is above this module and installs itself here when it is imported.
-ops: Any = None
-run_backward: Callable[..., None]
-
-Scalar = int | float | bool
+# infinitrain.autograd.backward, which is above this module; the package installs it.
+run_backward: Any = None
 
 
-class Tensor(DeviceTensor):
+class Tensor(TensorMethods, DeviceTensor):
     """A dense n-dimensional array on a device, with automatic differentiation.
 
-    Make one with ``infinitrain.tensor``, ``zeros``, ``from_numpy``, ...; arithmetic, comparison, indexing and reductions
-    follow NumPy (full broadcasting, several axes). Indexing copies. ``grad`` is None until a backward pass wrote it.
+    Make one with ``infinitrain.tensor``, ``zeros``, ``from_numpy``, ...; arithmetic, comparison, indexing and
+    reductions follow NumPy (full broadcasting, several axes). Indexing copies. ``grad`` is None until a
+    backward pass wrote it.
 
     >>> import infinitrain as it
     >>> x = it.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
@@ -48,7 +49,7 @@ class Tensor(DeviceTensor):
     )
     __array_priority__ = 1000  # np.float32(2) * tensor asks the tensor
 
-    # Autograd -----------------------------------------------------------------------------------------------------
+    # Autograd -----------------------------------------------------------------------------------------------
     @property
     def requires_grad(self) -> bool:
         return self._requires_grad
@@ -83,7 +84,10 @@ class Tensor(DeviceTensor):
         self._grad, self._stale = value, value is None
 
     def set_grad_destination(self, destination: Tensor) -> None:
-        """Let gradients land in ``destination`` (same shape and device), such as a view of a flat buffer; stale at first."""
+        """Let gradients land in ``destination`` (same shape and device), such as a view of a flat buffer.
+
+        It is stale at first.
+        """
         self.grad = destination
         self._stale = True
 
@@ -112,7 +116,10 @@ class Tensor(DeviceTensor):
         return view
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
-        """Call ``hook(grad)`` when this tensor's gradient arrives; what it returns, unless None, replaces it."""
+        """Call ``hook(grad)`` when this tensor's gradient arrives.
+
+        What it returns, unless None, replaces the gradient.
+        """
         if not self._requires_grad:
             raise AutogradError("register_hook on a tensor that does not require grad")
         if self._node is None:
@@ -129,7 +136,7 @@ class Tensor(DeviceTensor):
         Tensor._hooked_leaves += 1
         return Handle(self._post_hooks, hook)
 
-    # Host interchange ---------------------------------------------------------------------------------------------
+    # Host interchange ---------------------------------------------------------------------------------------
     def numpy(self) -> np.ndarray:
         """Return a NumPy copy (bfloat16 by ml_dtypes)."""
         if self.device.type is DeviceType.CPU:
@@ -197,19 +204,22 @@ class Tensor(DeviceTensor):
     def __reduce__(self) -> Any:
         raise TypeError("tensors are not pickled; save them with safetensors, or send .numpy()")
 
-    # Placement ----------------------------------------------------------------------------------------------------
+    # Placement ----------------------------------------------------------------------------------------------
     def to(self, target: Device | DType | str) -> Tensor:
-        """Return this tensor on another device or in another dtype; itself when nothing changes. Differentiable."""
+        """Return this tensor on another device or in another dtype; itself when nothing changes.
+
+        Differentiable.
+        """
         if isinstance(target, DType) or (isinstance(target, str) and target in _DTYPE_NAMES):
             return self.astype(target)
         device = Device.parse(target)
-        moved: Tensor = self if device is self.device else ops.to_device(self, device)
+        moved: Tensor = self if device is self.device else _methods.ops.to_device(self, device)
         return moved
 
     def astype(self, dtype: DType | str) -> Tensor:
         """Return this tensor in another dtype; itself when nothing changes. Differentiable."""
         wanted = as_dtype(dtype)
-        return self if wanted is self.dtype else ops.cast(self, wanted)
+        return self if wanted is self.dtype else _methods.ops.cast(self, wanted)
 
     def cpu(self) -> Tensor:
         """Return this tensor on the CPU."""
@@ -221,7 +231,7 @@ class Tensor(DeviceTensor):
 
     def clone(self) -> Tensor:
         """Return a copy. Differentiable."""
-        return ops.clone(self)
+        return _methods.ops.clone(self)
 
     def contiguous(self) -> Tensor:
         """Return itself: tensors are always dense."""
@@ -230,12 +240,12 @@ class Tensor(DeviceTensor):
     def new_full(self, shape: Sequence[int], value: Scalar) -> Tensor:
         """Return a tensor of this dtype and device filled with ``value``."""
         made: Tensor = empty_like_spec(TensorSpec.of(tuple(shape), self.dtype, self.device))
-        ops.Fill(made, value)
+        _methods.ops.Fill(made, value)
         return made
 
-    # In place: outside the graph only -----------------------------------------------------------------------------
+    # In place: outside the graph only -----------------------------------------------------------------------
     def _writable(self, what: str) -> None:
-        if self._node is not None or (self._requires_grad and ops.is_grad_enabled()):
+        if self._node is not None or (self._requires_grad and _methods.ops.is_grad_enabled()):
             raise AutogradError(
                 f"{what} changes a tensor that the graph needs; use no_grad(), detach(), or the op without _"
             )
@@ -243,7 +253,7 @@ class Tensor(DeviceTensor):
     def fill_(self, value: Scalar) -> Tensor:
         """Set every element."""
         self._writable("fill_")
-        ops.Fill(self, value)
+        _methods.ops.Fill(self, value)
         return self
 
     def zero_(self) -> Tensor:
@@ -253,179 +263,18 @@ class Tensor(DeviceTensor):
     def copy_(self, source: Tensor | np.ndarray) -> Tensor:
         """Copy elements of equal shape from any device and dtype."""
         self._writable("copy_")
-        source = source if isinstance(source, Tensor) else ops.from_numpy(np.asarray(source))
+        source = source if isinstance(source, Tensor) else _methods.ops.from_numpy(np.asarray(source))
         if source.shape != self.shape:
             raise ShapeError(f"copy_: source has shape {list(source.shape)}, the tensor {list(self.shape)}")
-        with ops.no_grad():
+        with _methods.ops.no_grad():
             storage.copy_between(self, source.astype(self.dtype))
         return self
 
     def add_(self, other: Tensor, alpha: Scalar = 1.0) -> Tensor:
         """Add ``alpha * other`` (equal shape)."""
         self._writable("add_")
-        ops.AccumulateGrad(other, float(alpha), self)
+        _methods.ops.AccumulateGrad(other, float(alpha), self)
         return self
-
-    # Operators ----------------------------------------------------------------------------------------------------
-    def __add__(self, other: Any) -> Tensor:
-        return ops.add(self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Tensor:
-        return ops.sub(self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return ops.sub(other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return ops.mul(self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return ops.div(self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return ops.div(other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return ops.pow(self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return ops.pow(other, self)
-
-    def __neg__(self) -> Tensor:
-        return ops.neg(self)
-
-    def __abs__(self) -> Tensor:
-        return ops.abs(self)
-
-    def __matmul__(self, other: Tensor) -> Tensor:
-        return ops.matmul(self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return ops.equals(self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return ops.not_equals(self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return ops.lt(self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return ops.le(self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return ops.gt(self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return ops.ge(self, other)
-
-    def __and__(self, other: Any) -> Tensor:
-        return ops.logical_and(self, other)
-
-    def __or__(self, other: Any) -> Tensor:
-        return ops.logical_or(self, other)
-
-    def __invert__(self) -> Tensor:
-        return ops.logical_not(self)
-
-    def __getitem__(self, index: Any) -> Tensor:
-        return ops.getitem(self, index)
-
-    # Named forms --------------------------------------------------------------------------------------------------
-    def exp(self) -> Tensor:
-        return ops.exp(self)
-
-    def log(self) -> Tensor:
-        return ops.log(self)
-
-    def sqrt(self) -> Tensor:
-        return ops.sqrt(self)
-
-    def rsqrt(self) -> Tensor:
-        return ops.rsqrt(self)
-
-    def reciprocal(self) -> Tensor:
-        return ops.reciprocal(self)
-
-    def sin(self) -> Tensor:
-        return ops.sin(self)
-
-    def cos(self) -> Tensor:
-        return ops.cos(self)
-
-    def tanh(self) -> Tensor:
-        return ops.tanh(self)
-
-    def sigmoid(self) -> Tensor:
-        return ops.sigmoid(self)
-
-    def abs(self) -> Tensor:
-        return ops.abs(self)
-
-    def pow(self, exponent: Any) -> Tensor:
-        return ops.pow(self, exponent)
-
-    def matmul(self, other: Tensor) -> Tensor:
-        return ops.matmul(self, other)
-
-    def outer(self, other: Tensor) -> Tensor:
-        return ops.outer(self, other)
-
-    def masked_fill(self, mask: Tensor, value: Scalar) -> Tensor:
-        return ops.masked_fill(self, mask, value)
-
-    def softmax(self, axis: int = -1) -> Tensor:
-        return ops.softmax(self, axis)
-
-    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return ops.sum(self, axis, keepdims)
-
-    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return ops.mean(self, axis, keepdims)
-
-    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return ops.max(self, axis, keepdims)
-
-    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-        return ops.min(self, axis, keepdims)
-
-    def argmax(self, axis: int = -1) -> Tensor:
-        return ops.argmax(self, axis)
-
-    def gather(self, axis: int, index: Tensor) -> Tensor:
-        return ops.gather(self, axis, index)
-
-    def view(self, *shape: SupportsIndex | Sequence[int]) -> Tensor:
-        """Return the same memory in another shape; one size may be -1."""
-        return ops.view(self, _shape(shape))
-
-    reshape = view
-
-    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
-        return ops.flatten(self, start, end)
-
-    def squeeze(self, axis: int) -> Tensor:
-        return ops.squeeze(self, axis)
-
-    def unsqueeze(self, axis: int) -> Tensor:
-        return ops.unsqueeze(self, axis)
-
-    def transpose(self, axis0: int = -2, axis1: int = -1) -> Tensor:
-        return ops.transpose(self, axis0, axis1)
-
-    @property
-    def T(self) -> Tensor:  # noqa: N802 - NumPy's name
-        """The last two axes exchanged (a copy)."""
-        return ops.transpose(self, -2, -1)
-
-    def split(self, size: int, axis: int = 0) -> tuple[Tensor, ...]:
-        return ops.split(self, size, axis)
-
-    def repeat_interleave(self, repeats: int, axis: int) -> Tensor:
-        return ops.repeat_interleave(self, repeats, axis)
 
 
 class Handle:
@@ -444,18 +293,7 @@ class Handle:
             self._after()
 
 
-_DTYPE_NAMES = frozenset(
-    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 bfloat16 float16 float32 float64".split()
-)
-
-
-def _shape(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the shape given as ``f(2, 3)`` or ``f((2, 3))``."""
-    sizes = args[0] if len(args) == 1 and isinstance(args[0], Sequence) else args
-    try:
-        return tuple(int(n.__index__()) for n in sizes)
-    except AttributeError:
-        raise InfiniTrainError(f"a shape is a sequence of ints, got {args!r}") from None
+_DTYPE_NAMES = frozenset(d.name for d in dtypes.ALL)
 
 
 storage.tensor_class = Tensor

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .. import tensor as _tensor
+from .. import _methods
 from ..autograd.grad_mode import is_grad_enabled, no_grad
 from ..backend.optable import OPS
 from . import optimizer as _optimizer  # noqa: F401 - rows only
@@ -41,7 +41,7 @@ from .shape import (
 from .softmax import log_softmax, softmax
 from .unary import abs, cos, exp, log, neg, reciprocal, rsqrt, sigmoid, sin, sqrt, tanh
 
-_tensor.ops = sys.modules[__name__]
+_methods.ops = sys.modules[__name__]
 
 from ..creation import from_numpy  # noqa: E402 - creation needs Tensor and Fill, both complete only here
 from . import attention_composite as _attention_composite  # noqa: E402, F401 - needs the rows above

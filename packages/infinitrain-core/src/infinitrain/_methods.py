@@ -1,0 +1,192 @@
+"""What tensors do by operators, indexing and named methods: each calls one of ``infinitrain.ops``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from .errors import InfiniTrainError
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+# infinitrain.ops, which is above this module and installs itself here when it is imported.
+ops: Any = None
+
+Scalar = int | float | bool
+
+
+class TensorMethods:
+    """Operators and named forms, with NumPy's meaning: full broadcasting, several axes."""
+
+    __hash__ = object.__hash__
+
+    # Operators ----------------------------------------------------------------------------------------------
+    def __add__(self, other: Any) -> Tensor:
+        return ops.add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return ops.sub(self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return ops.sub(other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return ops.mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return ops.div(self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return ops.div(other, self)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return ops.pow(self, other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return ops.pow(other, self)
+
+    def __neg__(self) -> Tensor:
+        return ops.neg(self)
+
+    def __abs__(self) -> Tensor:
+        return ops.abs(self)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return ops.matmul(self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return ops.equals(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return ops.not_equals(self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return ops.lt(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return ops.le(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return ops.gt(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return ops.ge(self, other)
+
+    def __and__(self, other: Any) -> Tensor:
+        return ops.logical_and(self, other)
+
+    def __or__(self, other: Any) -> Tensor:
+        return ops.logical_or(self, other)
+
+    def __invert__(self) -> Tensor:
+        return ops.logical_not(self)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return ops.getitem(self, index)
+
+    # Named forms --------------------------------------------------------------------------------------------
+    def exp(self) -> Tensor:
+        return ops.exp(self)
+
+    def log(self) -> Tensor:
+        return ops.log(self)
+
+    def sqrt(self) -> Tensor:
+        return ops.sqrt(self)
+
+    def rsqrt(self) -> Tensor:
+        return ops.rsqrt(self)
+
+    def reciprocal(self) -> Tensor:
+        return ops.reciprocal(self)
+
+    def sin(self) -> Tensor:
+        return ops.sin(self)
+
+    def cos(self) -> Tensor:
+        return ops.cos(self)
+
+    def tanh(self) -> Tensor:
+        return ops.tanh(self)
+
+    def sigmoid(self) -> Tensor:
+        return ops.sigmoid(self)
+
+    def abs(self) -> Tensor:
+        return ops.abs(self)
+
+    def pow(self, exponent: Any) -> Tensor:
+        return ops.pow(self, exponent)
+
+    def matmul(self, other: Tensor) -> Tensor:
+        return ops.matmul(self, other)
+
+    def outer(self, other: Tensor) -> Tensor:
+        return ops.outer(self, other)
+
+    def masked_fill(self, mask: Tensor, value: Scalar) -> Tensor:
+        return ops.masked_fill(self, mask, value)
+
+    def softmax(self, axis: int = -1) -> Tensor:
+        return ops.softmax(self, axis)
+
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.sum(self, axis, keepdims)
+
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.mean(self, axis, keepdims)
+
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.max(self, axis, keepdims)
+
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.min(self, axis, keepdims)
+
+    def argmax(self, axis: int = -1) -> Tensor:
+        return ops.argmax(self, axis)
+
+    def gather(self, axis: int, index: Tensor) -> Tensor:
+        return ops.gather(self, axis, index)
+
+    def view(self, *shape: SupportsIndex | Sequence[int]) -> Tensor:
+        """Return the same memory in another shape; one size may be -1."""
+        return ops.view(self, shape_of(shape))
+
+    reshape = view
+
+    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
+        return ops.flatten(self, start, end)
+
+    def squeeze(self, axis: int) -> Tensor:
+        return ops.squeeze(self, axis)
+
+    def unsqueeze(self, axis: int) -> Tensor:
+        return ops.unsqueeze(self, axis)
+
+    def transpose(self, axis0: int = -2, axis1: int = -1) -> Tensor:
+        return ops.transpose(self, axis0, axis1)
+
+    @property
+    def T(self) -> Tensor:
+        """The last two axes exchanged (a copy)."""
+        return ops.transpose(self, -2, -1)
+
+    def split(self, size: int, axis: int = 0) -> tuple[Tensor, ...]:
+        return ops.split(self, size, axis)
+
+    def repeat_interleave(self, repeats: int, axis: int) -> Tensor:
+        return ops.repeat_interleave(self, repeats, axis)
+
+
+def shape_of(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the shape given as ``f(2, 3)`` or ``f((2, 3))``."""
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], Sequence) else args
+    try:
+        return tuple(int(n.__index__()) for n in sizes)
+    except AttributeError:
+        raise InfiniTrainError(f"a shape is a sequence of ints, got {args!r}") from None
