@@ -27,16 +27,16 @@ def test_flag_names_are_unique() -> None:
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--batch_size", "3", "--lr_decay_style", "cosine"],
-        ["--batch-size", "3", "--lr-decay-style", "cosine"],
-        ["--batch_size=3", "--lr-decay_style=cosine"],
-        ["--batch_size", "7", "--batch-size", "3", "--lr_decay_style", "cosine"],
+        ["--batch_size", "3", "--lr_decay_style", "linear"],
+        ["--batch-size", "3", "--lr-decay-style", "linear"],
+        ["--batch_size=3", "--lr-decay_style=linear"],
+        ["--batch_size", "7", "--batch-size", "3", "--lr_decay_style", "linear"],
     ],
 )
 def test_underscores_and_hyphens(argv: list[str]) -> None:
     config = parse(argv)
     assert config.data.batch_size == 3
-    assert config.optimisation.lr_decay_style == "cosine"
+    assert config.optimisation.lr_decay_style == "linear"
 
 
 def test_switches_and_repeated_options() -> None:

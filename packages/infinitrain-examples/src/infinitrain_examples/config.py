@@ -61,21 +61,22 @@ class ModelFlags:
 class OptimisationFlags:
     """How the model learns."""
 
-    num_iteration: int = 200
-    """Optimizer steps."""
+    num_iteration: int | None = None
+    """Optimizer steps. Without it: 600 for tiny, 10 for the other models."""
     total_batch_size: int | None = None
     """Tokens in each optimizer step; gradients of several micro-batches are added up to reach it.
     Without it: one micro-batch, --batch_size times --sequence_length."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Optimizer."""
-    learning_rate: float = 1e-3
-    """Peak learning rate (per step)."""
+    learning_rate: float | None = None
+    """Peak learning rate (per step). Without it: 3e-3 for tiny, 6e-4 to 2e-4 for gpt2 to gpt2-xl."""
     min_lr: float = 0.0
     """Learning rate at the end of the decay, and after it."""
-    lr_decay_style: Literal["constant", "linear", "cosine"] = "constant"
+    lr_decay_style: Literal["constant", "linear", "cosine"] = "cosine"
     """How the learning rate goes from --learning_rate to --min_lr."""
-    lr_warmup_iters: int = 0
-    """Steps in which the learning rate first rises linearly from 0."""
+    lr_warmup_iters: int | None = None
+    """Steps in which the learning rate first rises linearly from 0. Without it: a twentieth of
+    --lr_decay_iters."""
     lr_decay_iters: int | None = None
     """Step at which the decay ends. Without it: --num_iteration."""
     weight_decay: float = 0.0

@@ -118,17 +118,20 @@ def _resolve_model(config: Config) -> ModelFlags:
 
 
 def _resolve_optimisation(config: Config, world_size: int) -> OptimisationFlags:
-    given, data = config.optimisation, config.data
+    given, data, preset = config.optimisation, config.data, PRESETS[config.model.model]
     micro = data.batch_size * data.sequence_length * world_size
+    steps = preset.num_iteration if given.num_iteration is None else given.num_iteration
+    total = micro if given.total_batch_size is None else given.total_batch_size
+    decay = steps if given.lr_decay_iters is None else given.lr_decay_iters
     optimisation = replace(
         given,
-        total_batch_size=micro if given.total_batch_size is None else given.total_batch_size,
-        lr_decay_iters=given.num_iteration if given.lr_decay_iters is None else given.lr_decay_iters,
+        num_iteration=steps,
+        total_batch_size=total,
+        learning_rate=preset.learning_rate if given.learning_rate is None else given.learning_rate,
+        lr_decay_iters=decay,
+        lr_warmup_iters=max(0, decay // 20) if given.lr_warmup_iters is None else given.lr_warmup_iters,
     )
-    total, decay = optimisation.total_batch_size, optimisation.lr_decay_iters
-    assert total is not None
-    assert decay is not None
-    _at_least(1, "--num_iteration", given.num_iteration)
+    _at_least(1, "--num_iteration", steps)
     _at_least(1, "--total_batch_size", total)
     if total % micro:
         ranks = f" times {world_size} ranks" if world_size > 1 else ""
@@ -150,17 +153,18 @@ def _resolve_optimisation(config: Config, world_size: int) -> OptimisationFlags:
 
 
 def _check_learning_rate(flags: OptimisationFlags, decay_iters: int) -> None:
-    if not 0 < flags.learning_rate < math.inf:
-        raise UsageError(f"--learning_rate must be above 0, got {flags.learning_rate}")
-    if not 0 <= flags.min_lr <= flags.learning_rate:
-        raise UsageError(
-            f"--min_lr must lie between 0 and --learning_rate {flags.learning_rate}, got {flags.min_lr}"
-        )
+    peak, warmup = flags.learning_rate, flags.lr_warmup_iters
+    assert peak is not None
+    assert warmup is not None
+    if not 0 < peak < math.inf:
+        raise UsageError(f"--learning_rate must be above 0, got {peak}")
+    if not 0 <= flags.min_lr <= peak:
+        raise UsageError(f"--min_lr must lie between 0 and --learning_rate {peak}, got {flags.min_lr}")
     _at_least(1, "--lr_decay_iters", decay_iters)
-    _at_least(0, "--lr_warmup_iters", flags.lr_warmup_iters)
-    if flags.lr_warmup_iters >= decay_iters:
+    _at_least(0, "--lr_warmup_iters", warmup)
+    if warmup >= decay_iters:
         raise UsageError(
-            f"--lr_warmup_iters {flags.lr_warmup_iters} must be below --lr_decay_iters {decay_iters} (by "
+            f"--lr_warmup_iters {warmup} must be below --lr_decay_iters {decay_iters} (by "
             f"default --num_iteration); use {decay_iters - 1} or less, or a larger --lr_decay_iters"
         )
 

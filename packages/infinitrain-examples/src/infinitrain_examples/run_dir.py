@@ -43,8 +43,10 @@ class RunDir:
     """An open run folder. Made by `create`; a context manager that closes the files."""
 
     def __init__(self, path: Path, config: Config, console: Console, log: TextIO, metrics: TextIO) -> None:
+        assert config.optimisation.num_iteration is not None, "resolve comes first"
         self.path = path
         self.config = config
+        self._steps = config.optimisation.num_iteration
         self.console = console
         self._log = log
         self._metrics = metrics
@@ -129,7 +131,7 @@ class RunDir:
         with self._writing():
             self._draw()
             elapsed = time.monotonic() - self._start
-            step, steps = self._last.get("step", 0), self.config.optimisation.num_iteration
+            step, steps = self._last.get("step", 0), self._steps
             ending = f"interrupted by {interrupted_by} after" if interrupted_by else "done:"
             parts = [f"{ending} {step}/{steps} steps in {elapsed:.1f} s"]
             if "train_loss" in self._last:
@@ -154,7 +156,7 @@ class RunDir:
                 file.close()
 
     def _show_step(self, row: dict[str, Any], tokens: int, memory: Memory, ranks: Ranks) -> None:
-        step, steps = row["step"], self.config.optimisation.num_iteration
+        step, steps = row["step"], self._steps
         if step == 1 or step == steps or step % self.config.logging.log_interval == 0:
             self.console.line(
                 step_line(

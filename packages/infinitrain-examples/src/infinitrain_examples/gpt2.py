@@ -1,0 +1,243 @@
+"""infinitrain-gpt2: train a GPT-2 style model on text, on any device, and let it write.
+
+`main` reads flags and sets everything up; `train` is the loop. Without flags it trains a small model on
+built-in text for about a minute.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from infinitrain.autograd import no_grad
+from infinitrain.backend import get_device_guard_impl, load_backend_module, set_backend_options
+from infinitrain.backend.discovery import registrar_path
+from infinitrain.backend.runtime import check_device
+from infinitrain.creation import from_numpy
+from infinitrain.device import Device, DeviceType
+from infinitrain.errors import InfiniTrainError
+from infinitrain.nn import CrossEntropyLoss, TransformerConfig, TransformerModel
+from infinitrain.optim import SGD, AdamW, LRScheduler, Optimizer, Schedule, clip_grad_norm, decay_groups
+from infinitrain.random import Generator
+
+from .config import PROG, Config, parse
+from .console import Memory
+from .errors import UsageError
+from .interrupt import Interrupt
+from .presets import PRESETS
+from .resolve import accumulation_steps, backend_options, resolve
+from .run_dir import RunDir
+from .sampling import generate
+from .sources import TrainingData, load_data
+from .weights import save_weights
+
+
+def main(argv: Sequence[str] | None = None, register_backend: Callable[[], Any] | None = None) -> int:
+    """Train as `argv` says (default: the command line) and return the exit status.
+
+    0: done; 2: something that the user can put right, said in one message on standard error; 130 and 143:
+    stopped by Ctrl-C or SIGTERM, after the weights were saved. `register_backend`, a function at the top
+    level of a module, is called before the flags are read, so that `--device` knows the backend that it
+    registers.
+    """
+    try:
+        if register_backend is not None:
+            load_backend_module(registrar_path(register_backend))
+        config = resolve(parse(argv))
+        device = open_device(config)
+        data = load_data(config)
+        config = data.complete(config)
+        model = build_model(config, device)
+        with RunDir.create(config) as run, Interrupt() as stop:
+            run.say(describe(config, model, data, device))
+            train(run, model, data, device, stop)
+            save(model, run.path / "model.safetensors")
+            run.finish(interrupted_by=stop.name)
+        return stop.exit_code
+    except (UsageError, InfiniTrainError) as error:
+        print(f"{PROG}: error: {error}", file=sys.stderr)
+        return 2
+
+
+def train(run: RunDir, model: TransformerModel, data: TrainingData, device: Device, stop: Interrupt) -> None:
+    """Take the steps that `run.config` asks for, or those until `stop` comes true."""
+    config = run.config
+    loader = data.train_loader(config)
+    optimizer = build_optimizer(config, model)
+    scheduler = LRScheduler(optimizer, build_schedule(config))
+    loss_of = CrossEntropyLoss()
+    text_generator = Generator(seed=config.optimisation.seed)
+    micro_batches = accumulation_steps(config)
+    steps, tokens = config.optimisation.num_iteration, config.optimisation.total_batch_size
+    assert steps is not None
+    assert tokens is not None
+    memory = PeakMemory(device)
+
+    for step in range(1, steps + 1):
+        start = time.perf_counter()
+        memory.reset()
+        optimizer.zero_grad()
+        losses = []
+        for _ in range(micro_batches):
+            if config.debug.overfit_single_batch:
+                loader.rewind()
+            x, y = next(loader)
+            loss = loss_of(model(from_numpy(x, device)), from_numpy(y, device))
+            if micro_batches > 1:
+                loss = loss / micro_batches
+            loss.backward()
+            losses.append(loss.detach())
+        grad_norm = clip_grad_norm(model.parameters(), config.optimisation.grad_clip or float("inf"))
+        lr = scheduler.lr
+        optimizer.step()
+        scheduler.step()
+        train_loss = sum(loss.item() for loss in losses)  # waits for the device
+        seconds = time.perf_counter() - start
+
+        last = step == steps or bool(stop)
+        every = config.logging.val_loss_every
+        val_loss = validate(model, data, config, device) if every and (last or step % every == 0) else None
+        run.log_step(
+            step,
+            train_loss=train_loss,
+            val_loss=val_loss,
+            lr=lr,
+            seconds=seconds,
+            tokens=tokens,
+            memory=memory.peak(),
+            grad_norm=grad_norm,
+        )
+        due = config.text.freq_generate_txt and step % config.text.freq_generate_txt == 0
+        if (due or last) and not stop:
+            write_text(run, model, data, device, text_generator)
+        if last:
+            break
+
+
+def validate(model: TransformerModel, data: TrainingData, config: Config, device: Device) -> float | None:
+    """Return the mean loss over the validation batches, in nats per token."""
+    loss_of = CrossEntropyLoss()
+    model.eval()
+    with no_grad():
+        losses = [
+            loss_of(model(from_numpy(x, device)), from_numpy(y, device)).item()
+            for x, y in data.validation_batches(config)
+        ]
+    model.train()
+    return sum(losses) / len(losses) if losses else None
+
+
+def write_text(
+    run: RunDir, model: TransformerModel, data: TrainingData, device: Device, generator: Generator
+) -> None:
+    """Let the model continue the prompt, where the data come with a tokenizer."""
+    text = run.config.text
+    if data.tokenizer is None or not text.text_length:
+        return
+    prompt = data.tokenizer.encode(text.prompt).tolist()
+    tokens = generate(
+        model,
+        prompt,
+        text.text_length,
+        device=device,
+        generator=generator,
+        temperature=text.temperature,
+        top_k=text.top_k,
+    )
+    run.say(f"--- text ---\n{text.prompt}{data.tokenizer.decode(tokens)}\n------------")
+
+
+# What the flags stand for -----------------------------------------------------------------------------------
+
+
+def open_device(config: Config) -> Device:
+    """Return the device of `--device`, started. Raises BackendError and its like."""
+    if config.device.backend_module:
+        load_backend_module(config.device.backend_module)
+    options = backend_options(config)
+    set_backend_options(options)
+    try:
+        device = Device.parse(config.device.device)
+    except ValueError as error:
+        raise UsageError(f"--device: {error}") from error
+    if options and device.type is DeviceType.CPU:
+        raise UsageError(
+            f"--backend_option {next(iter(options))} is for a backend; --device cpu has no options"
+        )
+    check_device(device)
+    return device
+
+
+def build_model(config: Config, device: Device) -> TransformerModel:
+    """Return the model of `--model` and its changes, with weights that depend on `--seed` alone."""
+    flags = config.model
+    sizes = {name: getattr(flags, name) for name in ("n_layer", "n_head", "n_embd", "vocab_size")}
+    shape = TransformerConfig(block_size=PRESETS[flags.model].block_size, **sizes)
+    return TransformerModel(shape, seed=config.optimisation.seed, device=device)
+
+
+def build_optimizer(config: Config, model: TransformerModel) -> Optimizer:
+    """Return the optimizer of `--optimizer`; only matrices decay."""
+    flags = config.optimisation
+    groups = decay_groups(model.named_parameters(), flags.weight_decay)
+    if flags.optimizer == "sgd":
+        return SGD(groups, momentum=flags.momentum)
+    return AdamW(groups)
+
+
+def build_schedule(config: Config) -> Schedule:
+    """Return the learning rate by step."""
+    flags = config.optimisation
+    assert flags.learning_rate is not None
+    assert flags.lr_decay_iters is not None
+    assert flags.lr_warmup_iters is not None
+    return Schedule(
+        flags.learning_rate,
+        flags.lr_decay_style,
+        decay_iters=flags.lr_decay_iters,
+        min_lr=flags.min_lr,
+        warmup_iters=flags.lr_warmup_iters,
+    )
+
+
+def describe(config: Config, model: TransformerModel, data: TrainingData, device: Device) -> str:
+    """Return what is about to happen, in two lines."""
+    shape, samples = model.config, len(data.train)
+    return (
+        f"model {config.model.model}: {shape.n_layer} layers x {shape.n_embd}, {shape.n_head} heads, "
+        f"{shape.vocab_size} tokens, {model.num_parameters() / 1e6:.2f} million parameters\n"
+        f"device {device}: {get_device_guard_impl(device.type).describe(device)}; "
+        f"{samples} training samples of {config.data.sequence_length} tokens"
+    )
+
+
+def save(model: TransformerModel, path: Path) -> None:
+    """Write the weights, and say in one message what is wrong if that fails."""
+    try:
+        save_weights(model, path)
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror or error}; the weights are lost") from error
+
+
+class PeakMemory:
+    """The device's memory peaks of one step."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._runtime = get_device_guard_impl(device.type)
+
+    def reset(self) -> None:
+        """Start counting anew."""
+        self._runtime.reset_peak(self._device)
+
+    def peak(self) -> Memory:
+        """Return the peaks since the last reset."""
+        stats = self._runtime.memory_stats(self._device)
+        return Memory(used=stats.get("peak_used"), reserved=stats.get("peak_reserved"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

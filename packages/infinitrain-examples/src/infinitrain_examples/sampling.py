@@ -1,0 +1,58 @@
+"""Text from a language model, one token after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infinitrain.autograd import no_grad
+from infinitrain.creation import from_numpy
+from infinitrain.device import Device
+from infinitrain.nn import TransformerModel
+from infinitrain.random import Generator, to_uniform
+
+
+def generate(
+    model: TransformerModel,
+    prompt: Sequence[int],
+    count: int,
+    *,
+    device: Device,
+    generator: Generator,
+    temperature: float = 1.0,
+    top_k: int = 0,
+) -> list[int]:
+    """Return `count` tokens that continue `prompt`, which has at least one.
+
+    The model sees the last `block_size` tokens. Each token takes one word of `generator`, one for the host.
+    """
+    tokens = list(prompt)
+    training = model.training
+    model.eval()
+    with no_grad():
+        for _ in range(count):
+            window = np.array([tokens[-model.config.block_size :]], dtype=np.int64)
+            logits = model(from_numpy(window, device)).numpy()[0, -1]
+            uniform = float(to_uniform(generator.random_raw(1))[0])
+            tokens.append(choose(logits, uniform, temperature=temperature, top_k=top_k))
+    model.train(training)
+    return tokens[len(prompt) :]
+
+
+def choose(logits: npt.NDArray[Any], uniform: float, *, temperature: float = 1.0, top_k: int = 0) -> int:
+    """Return one index into `logits`, shape (n,), with probability softmax(logits / temperature).
+
+    `uniform`, in [0, 1), decides; `top_k` > 0 leaves only so many of the largest logits (more if some are
+    equal); `temperature` 0 means the largest one.
+    """
+    scores = logits.astype(np.float64)
+    if temperature == 0:
+        return int(scores.argmax())
+    if 0 < top_k < len(scores):
+        scores[scores < np.partition(scores, -top_k)[-top_k]] = -np.inf
+    with np.errstate(over="ignore"):  # a tiny temperature: everything but the largest becomes 0
+        heights = np.cumsum(np.exp((scores - scores.max()) / temperature))
+    return int(np.searchsorted(heights, uniform * heights[-1], side="right"))
