@@ -69,7 +69,7 @@ runtime.on_fork.append(clear_plans)
 # Building a plan ----------------------------------------------------------------------------------------------------
 
 
-def _key(row: Op, args: tuple) -> tuple:
+def _key(row: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     key: list[Any] = []
     for p, a in zip(row.params, args, strict=True):
         if p.kind in ("tensor", "optional"):
@@ -81,7 +81,7 @@ def _key(row: Op, args: tuple) -> tuple:
     return tuple(key)
 
 
-def _build(row: Op, plans: dict[Any, Plan], args: tuple) -> Plan:
+def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
     tensors = _check_arguments(row, args)
     device = _common_device(row, tensors)
     try:
@@ -116,7 +116,7 @@ def _describe(name: str, value: Any) -> str:
     return f"{name}={value!r}"
 
 
-def _check_arguments(row: Op, args: tuple) -> list[DeviceTensor]:
+def _check_arguments(row: Op, args: tuple[Any, ...]) -> list[DeviceTensor]:
     tensors: list[DeviceTensor] = []
     first = True
     for p, a in zip(row.params, args, strict=True):
@@ -179,7 +179,7 @@ def find_kernel(row: Op, type: Any, floating: Set[str] = frozenset()) -> Kernel:
         kernel = layers.get(layer) or (COMPOSITES.get(row.name) if layer == "composite" else None)
         if kernel is None:
             continue
-        if kernel.dtypes is None or floating.issubset(kernel.dtypes):
+        if kernel.dtypes is None or floating <= set(kernel.dtypes):
             return kernel
         limited = kernel
     if limited is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import ClassVar
 
 from ..device import Device
 from ..dtype import DType
@@ -18,7 +19,7 @@ class TensorSpec:
     """
 
     __slots__ = ("__weakref__", "device", "dtype", "is_floating", "nbytes", "ndim", "numel", "shape")
-    _interned: dict[tuple, TensorSpec] = {}
+    _interned: ClassVar[dict[tuple[Shape, DType, Device], TensorSpec]] = {}
 
     def __init__(self, shape: Shape, dtype: DType, device: Device) -> None:
         self.shape, self.dtype, self.device = shape, dtype, device
@@ -35,7 +36,7 @@ class TensorSpec:
         if spec is None:
             if len(cls._interned) > 50_000:
                 cls._interned.clear()
-            spec = cls._interned[key] = cls(shape, dtype, device)
+            spec = cls._interned.setdefault(key, cls(shape, dtype, device))  # another thread may be first
         return spec
 
     def __repr__(self) -> str:

@@ -72,7 +72,8 @@ class DeviceTensor:
         if self._buffer is None:
             runtime = get_device_guard_impl(self.spec.device.type)
             self._buffer, self._offset = runtime.adopt(self.__dict__["array"])
-        return self._buffer
+        buffer: Buffer = self._buffer
+        return buffer
 
     @property
     def offset(self) -> int:
@@ -109,7 +110,12 @@ class DeviceTensor:
         view._version = self._version
         array = self.__dict__.get("array")
         runtime = get_device_guard_impl(spec.device.type)
-        if array is not None and self._buffer is None and spec.numel == self.spec.numel and spec.dtype is self.spec.dtype:
+        if (
+            array is not None
+            and self._buffer is None
+            and spec.numel == self.spec.numel
+            and spec.dtype is self.spec.dtype
+        ):
             view.array = array.reshape(spec.shape)
             return view
         view._buffer, view._offset = self.buffer, self._offset + byte_offset
@@ -119,7 +125,7 @@ class DeviceTensor:
 
 
 # The class that the dispatcher creates: the user's Tensor once that module is loaded, which is above this one.
-tensor_class: type[Any] = DeviceTensor
+tensor_class: Any = DeviceTensor
 
 
 def from_buffer(spec: TensorSpec, buffer: Buffer, offset: int = 0) -> Any:
@@ -194,7 +200,9 @@ def copy_between(dst: DeviceTensor, src: DeviceTensor) -> None:
     if not dst.nbytes:
         return
     same = dst.device is src.device
-    if same or (dst.device.type is src.device.type and require_record(dst.device.type).capabilities.peer_copy):
+    if same or (
+        dst.device.type is src.device.type and require_record(dst.device.type).capabilities.peer_copy
+    ):
         if same or not check_device(src.device).has_streams:
             runtime, stream = _runtime_and_stream(dst.device, dst, src)
             runtime.memcpy(dst.buffer, dst.offset, src.buffer, src.offset, dst.nbytes, D2D, stream)
@@ -234,4 +242,6 @@ def _runtime_and_stream(device: Device, *used: DeviceTensor) -> tuple[Any, Any]:
 def require_arrays(runtime: Any, what: str) -> None:
     """Raise NotSupportedError unless the provider has an array library."""
     if not runtime.has_arrays:
-        raise NotSupportedError(f"{what} needs native_array and adopt, which the backend does not have [contract 3.1]")
+        raise NotSupportedError(
+            f"{what} needs native_array and adopt, which the backend does not have [contract 3.1]"
+        )

@@ -42,7 +42,7 @@ def guard(
     return guarded
 
 
-def _tensors_of(args: tuple, kwargs: dict[str, Any]) -> list[DeviceTensor]:
+def _tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[DeviceTensor]:
     found: list[DeviceTensor] = []
     for a in (*args, kwargs.get("out")):
         if isinstance(a, DeviceTensor):
@@ -53,7 +53,7 @@ def _tensors_of(args: tuple, kwargs: dict[str, Any]) -> list[DeviceTensor]:
 
 
 def _reads_and_writes(
-    row: Op, args: tuple, kwargs: dict[str, Any]
+    row: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[DeviceTensor], list[DeviceTensor]]:
     written = set(row.write_index)
     reads = _tensors_of(tuple(a for i, a in enumerate(args) if i not in written), {})
@@ -122,7 +122,7 @@ def value(row: Op, fn: Callable[..., Any], results: tuple[TensorSpec, ...]) -> C
     return run
 
 
-def _check_values(row: Op, got: Any, results: tuple[TensorSpec, ...], args: tuple) -> None:
+def _check_values(row: Op, got: Any, results: tuple[TensorSpec, ...], args: tuple[Any, ...]) -> None:
     """Check what a value-style kernel returned: number, specs, no aliasing of inputs [contract 4.4]."""
     if not isinstance(got, tuple) or len(got) != len(results):
         raise KernelError(
@@ -230,7 +230,7 @@ def into(
     return run_into
 
 
-def _fill_from_values(got: Any, outs: tuple, flags: tuple[bool, ...]) -> tuple:
+def _fill_from_values(got: Any, outs: tuple[Any, ...], flags: tuple[bool, ...]) -> tuple[Any, ...]:
     values = got if isinstance(got, tuple) else (got,)
     filled = []
     for value, out, add in zip(values, outs, flags, strict=True):
