@@ -20,9 +20,10 @@ from ..dtype import DType
 from ..errors import OutOfMemoryError
 
 ALIGNMENT = 64
-# mallopt(3) parameters. Large temporaries otherwise go to mmap and come back as fresh pages every time, which costs
-# more than the arithmetic (benchmarks/memory.py measures it).
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+# mallopt(3) parameters. Large temporaries otherwise go to mmap and come back as fresh pages every time, which
+# costs more than the arithmetic. An arena of a thread's own holds no more than 64 MiB in one piece and gives
+# the rest to mmap whatever the threshold says (benchmarks/ranks.py), so that all threads share the main one.
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 
 
 class HostBuffer:
@@ -62,7 +63,10 @@ class CpuRuntime(DeviceGuardImpl):
         if os.environ.get("INFINITRAIN_MALLOPT", "1") != "0" and sys.platform == "linux":
             mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
             if mallopt is not None:  # glibc; musl has none
-                mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+                # Before 2.35 glibc takes no more than 32 MiB; the other settings would then freeze its
+                # default, 128 KiB, which it otherwise raises by itself.
+                _ = mallopt(_M_MMAP_THRESHOLD, 1 << 30) or mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+                mallopt(_M_ARENA_MAX, 1)
                 mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
                 mallopt(_M_TOP_PAD, 64 << 20)
 
