@@ -8,7 +8,7 @@ from typing import Any
 
 from ..device import Device
 from ..dtype import float32
-from ..errors import KernelError, OutOfMemoryError
+from ..errors import BackendError, KernelError, OutOfMemoryError
 from . import runtime, storage
 from .kernels import Kernel
 from .optable import OPS, Op
@@ -36,7 +36,12 @@ def guard(
             with window(row.name, reads, writes):
                 result = fn(*args, **kwargs)
         if blocking:
-            impl.synchronize(device)
+            try:
+                impl.synchronize(device)
+            except BackendError as error:
+                error.op = row.name
+                error.add_note(f"raised by {row.name}, which INFINITRAIN_LAUNCH_BLOCKING=1 waited for")
+                raise
         return result
 
     return guarded
