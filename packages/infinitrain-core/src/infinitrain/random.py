@@ -56,7 +56,7 @@ def words(key: int, start: int, stop: int) -> Words:
 
 def to_uniform(raw: Words, bits: int = 53) -> Values:
     """Return one number in [0, 1) for each word: a multiple of ``2**-bits``."""
-    return (raw >> np.uint64(64 - bits)) * 2.0**-bits
+    return (raw >> np.uint64(64 - bits)).astype(np.float64) * 2.0**-bits
 
 
 def to_normal(raw: Words) -> Values:
@@ -83,7 +83,7 @@ def fill(tensor: Tensor, convert: Callable[[Words], Values], key: int, start: in
         piece = tensor.view_as(
             TensorSpec.of((end - begin,), tensor.dtype, tensor.device), begin * tensor.dtype.itemsize
         )
-        storage.write_bytes(piece, memoryview(values.view(np.uint8)))
+        storage.write_bytes(piece, values.view(np.uint8).data)
 
 
 # Weights [contract 8.1] -------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Generator:
 
         Raises InfiniTrainError, and changes nothing, when it is no such state.
         """
-        position = state.get("position")
+        position: Any = state.get("position")
         if set(state) != {"seed", "position"} or not _is_count(position):
             raise InfiniTrainError(
                 f"a generator's state is its seed and position (words drawn, >= 0), got {dict(state)!r}"
@@ -288,7 +288,7 @@ def generator_for(device: Device | str, generator: Generator | None) -> Generato
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _checked_seed(seed: int) -> int:

@@ -106,6 +106,19 @@ def test_hooks_see_change_and_go() -> None:
     assert (layer(x).numpy() == plain).all()
 
 
+def test_a_pre_hook_may_return_all_arguments() -> None:
+    seen: list[Any] = []
+
+    class Keep(nn.Module):
+        def forward(self, *args: Any) -> None:
+            seen.append(args)
+
+    module = Keep()
+    module.register_forward_pre_hook(lambda m, args: (*args, "more"))
+    module(1, 2)
+    assert seen == [(1, 2, "more")]
+
+
 def test_train_and_eval_reach_all_modules_and_apply_goes_children_first() -> None:
     net = Net()
     assert net.training

@@ -155,6 +155,18 @@ def test_a_state_dict_continues_exactly() -> None:
     assert all((second[n].numpy() == values).all() for n, values in expected.items())
 
 
+def test_the_state_of_an_untouched_optimizer_takes_a_state_away() -> None:
+    params, fresh = _params(), _params()
+    optimizer = optim.AdamW(params.items())
+    _give(params, GRADS[0])
+    optimizer.step()
+    state = optimizer.state_dict()["state"]["w"]
+    optimizer.load_state_dict(optim.AdamW(fresh.items()).state_dict())
+    assert optimizer.state_dict()["state"] == {}
+    assert not state["m"].numpy().any()
+    assert not state["v"].numpy().any()
+
+
 def test_a_state_dict_that_does_not_fit_is_refused_as_a_whole() -> None:
     params = _params()
     optimizer = optim.AdamW(params.items())

@@ -138,7 +138,7 @@ def runs_with_gradient(params: Iterable[Parameter]) -> list[Run]:
 
 def gradients(runs: Iterable[Run]) -> list[Tensor]:
     """Return one tensor for each run: its gradients."""
-    return [r.params[0]._grad if r.flat is None else r.flat.run(r.flat.grad, r.start, r.stop) for r in runs]
+    return [_grad(r.params[0]) if r.flat is None else r.flat.run(r.flat.grad, r.start, r.stop) for r in runs]
 
 
 def bump(runs: Iterable[Run], writer: str, *, gradients: bool) -> None:
@@ -146,4 +146,9 @@ def bump(runs: Iterable[Run], writer: str, *, gradients: bool) -> None:
     for r in runs:
         if r.flat is not None:  # a single tensor was bumped by the op itself
             for p in r.params:
-                (p._grad if gradients else p).bump_version(writer)
+                (_grad(p) if gradients else p).bump_version(writer)
+
+
+def _grad(param: Parameter) -> Tensor:
+    assert param._grad is not None, "a run has parameters with a gradient"
+    return param._grad
