@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -72,6 +73,15 @@ _changed = threading.Condition()
 _building = threading.local()
 version = 0  # bumped by every publication and withdrawal; kernel caches compare it
 on_change: list[Callable[[], None]] = []  # called at every publication and withdrawal
+
+
+def _after_fork_in_child() -> None:
+    global _changed
+    _changed = threading.Condition()  # a thread that does not exist here may hold the old one, or be in _busy
+    _busy.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _under_construction() -> BackendRecord | None:
