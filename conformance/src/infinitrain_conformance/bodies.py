@@ -1,7 +1,8 @@
-"""What level L0 runs in fresh processes, where registration and laziness can be seen. One function, one answer.
+"""What level L0 runs in fresh processes, where registration and laziness can be seen. One function, one
+answer.
 
-Run as ``python -m infinitrain_conformance.bodies BODY SPEC-AS-JSON``; prints the answer as JSON on the last line. Nothing
-of infinitrain is imported before a function asks for it.
+Run as ``python -m infinitrain_conformance.bodies BODY SPEC-AS-JSON``; prints the answer as JSON on the last
+line. Nothing of infinitrain is imported before a function asks for it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _watch_runtimes() -> list[str]:
             watched.watched = True  # type: ignore[attr-defined]
             setattr(cls, name, watched)
 
-    def on_new(cls: type, **kwargs: Any) -> None:
+    def on_new(cls: Any, /, **kwargs: Any) -> None:
         wrap(cls)
 
     pending = list(DeviceGuardImpl.__subclasses__())
@@ -75,6 +76,7 @@ def _heavy() -> list[str]:
 def lazy(spec: dict[str, Any]) -> dict[str, Any]:
     """Register, parse, print: no method of the runtime is called, nothing heavy is imported."""
     import infinitrain as it
+    from infinitrain.device import Device
 
     calls = _watch_runtimes()
     device = _load(spec)
@@ -82,7 +84,7 @@ def lazy(spec: dict[str, Any]) -> dict[str, Any]:
     for text in (spec["name"], f"{spec['type']}:0", f"{spec['type']}:7"):
         if text.startswith("cpu:7"):
             continue
-        texts.append(repr(it.backend.registration._device.Device.parse(text)))
+        texts.append(repr(Device.parse(text)))
     it.backend.has_device_guard_impl(device.type)
     return {"calls": [c for c in calls if c not in ("type",)], "texts": texts, "heavy": _heavy()}
 

@@ -13,7 +13,9 @@ from .oracles import Want
 
 HALF_AND_SINGLE: Final = ("float32", "bfloat16", "float16")
 PAD: Final = 3
-"""Elements before and after a destination inside a larger buffer: a kernel may rely on element alignment only."""
+"""Elements before and after a destination inside a larger buffer: a kernel may rely on element alignment
+only.
+"""
 
 
 class Data:
@@ -192,6 +194,7 @@ class Destinations:
                 )
             if now[PAD + count :].tobytes() != host[PAD + count :].tobytes():
                 found.append(
-                    f"{name}: the {PAD} elements after the destination changed to {now[PAD + count :].tolist()}"
+                    f"{name}: the {PAD} elements after the destination changed to "
+                    f"{now[PAD + count :].tolist()}"
                 )
         return found

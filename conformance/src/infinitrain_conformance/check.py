@@ -71,11 +71,9 @@ def same_bytes(heading: str, what: str, got: np.ndarray, want: np.ndarray) -> No
     if left.size and not np.array_equal(left, right):
         wrong = np.flatnonzero(left != right)
         first = int(wrong[0])
-        fail(
-            heading,
-            [f"{what}: {wrong.size:,}/{left.size:,} bytes differ; first at byte {first}: got {left[first]:#04x}, "
-             f"expected {right[first]:#04x}; last at byte {int(wrong[-1])}"],
-        )  # fmt: skip
+        count = f"{what}: {wrong.size:,}/{left.size:,} bytes differ"
+        where = f"first at byte {first}: got {left[first]:#04x}, expected {right[first]:#04x}"
+        fail(heading, [f"{count}; {where}; last at byte {int(wrong[-1])}"])
 
 
 def expect(heading: str, condition: object, what: str) -> None:

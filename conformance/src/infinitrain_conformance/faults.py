@@ -1,4 +1,6 @@
-"""Planting each known defect in the fake backend: a suite that does not see it would not see it in a real one."""
+"""Planting each known defect in the fake backend: a suite that does not see it would not see it in a real
+one.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,17 @@ def main(names: Sequence[str], *, seed: int = 0, timeout: float = 60.0) -> int:
     try:
         faults = catalogue()
     except ImportError as error:
-        print(f"infinitrain-conformance: planted faults need the fake backend: pip install infinitrain-fake ({error})",
-              file=sys.stderr)  # fmt: skip
+        need = f"planted faults need the fake backend: pip install infinitrain-fake ({error})"
+        print(f"infinitrain-conformance: {need}", file=sys.stderr)
         return NO_BACKEND
     for name in names:
         if name not in faults.FAULTS:
             near = get_close_matches(name, faults.FAULTS, 2)
-            hint = f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(sorted(faults.FAULTS))}"
+            hint = (
+                f"; did you mean {' or '.join(near)}?"
+                if near
+                else f"; known: {', '.join(sorted(faults.FAULTS))}"
+            )
             print(f"infinitrain-conformance: no planted fault {name!r}{hint}", file=sys.stderr)
             return USAGE
     chosen = [faults.FAULTS[name] for name in names or faults.FAULTS]
@@ -66,10 +72,11 @@ def main(names: Sequence[str], *, seed: int = 0, timeout: float = 60.0) -> int:
     return _print(verdicts, absent, healthy, time.monotonic() - started)
 
 
-def selections(fault: Any, seed: int, timeout: float) -> list[Run]:
-    """Return what to run, narrow first: the fault's op or level, its clause before others; then everything."""
+def selections(fault: Any, healthy: Report, seed: int, timeout: float) -> list[Run]:
+    """Return what to run, narrow first: the fault's op or level, its clause before others; then all."""
     common: dict[str, Any] = {
         "seed": seed, "timeout": timeout, "first": fault.clause, "stop_at_failure": True,
+        "exclude": tuple(r.id for r in healthy.results.values() if r.outcome == "failed"),
         "env": {"INFINITRAIN_FAKE_FAULT": fault.name},
     }  # fmt: skip
     spec = Spec(BACKEND)
@@ -79,8 +86,8 @@ def selections(fault: Any, seed: int, timeout: float) -> list[Run]:
 
 def examine(fault: Any, healthy: Report, seed: int, timeout: float) -> Verdict:
     """Run the suite against one fault until a test that passes without it fails."""
-    started, note = time.monotonic(), ""
-    for selection in selections(fault, seed, timeout):
+    started = time.monotonic()
+    for selection in selections(fault, healthy, seed, timeout):
         report = run(selection, quiet=True)
         if report.abort is not None:
             # Refused at registration or start, with the cause; unless the fault itself could not be planted.
@@ -91,23 +98,23 @@ def examine(fault: Any, healthy: Report, seed: int, timeout: float) -> Verdict:
                 return Verdict(fault.name, fault.level, fault.clause, test, time.monotonic() - started)
             return Verdict(fault.name, fault.level, fault.clause, None, time.monotonic() - started, text)
         failed = [r for r in report.results.values() if r.outcome == "failed"]
-        for result in failed:
-            before = healthy.results.get(result.id)
-            if before is not None and before.outcome == "passed" or result.id == "process::exit":
-                return Verdict(
-                    fault.name, fault.level, fault.clause, result.id, time.monotonic() - started, result.message
-                )
-            note = f"{result.id} fails without the fault, too"
+        if failed:
+            seen = failed[0]
+            return Verdict(
+                fault.name, fault.level, fault.clause, seen.id, time.monotonic() - started, seen.message
+            )
         below = [name for name in report.below_floor if name not in healthy.below_floor]
-        if not failed and report.finished and below:
+        if report.finished and below:
             declined = f"below the floor: {below[0]} and {len(below) - 1} more"
             return Verdict(fault.name, fault.level, fault.clause, declined, time.monotonic() - started)
-    return Verdict(fault.name, fault.level, fault.clause, None, time.monotonic() - started, note)
+    return Verdict(fault.name, fault.level, fault.clause, None, time.monotonic() - started)
 
 
 def _loads(seed: int, timeout: float) -> bool:
     """Tell whether the backend registers and starts without a fault, now."""
-    report = run(Run(Spec(BACKEND), keyword="test_count_and_description", seed=seed, timeout=timeout), quiet=True)
+    report = run(
+        Run(Spec(BACKEND), keyword="test_count_and_description", seed=seed, timeout=timeout), quiet=True
+    )
     return report.count("passed") == 1
 
 

@@ -1,7 +1,7 @@
 """What each op means, in float64 NumPy, written from its definition and apart from every kernel.
 
-Arguments are float64 arrays of exactly the values that the device got; results are ``Want``: the value, and the
-magnitude of the terms it was summed from, by which the tolerance is measured.
+Arguments are float64 arrays of exactly the values that the device got; results are ``Want``: the value, and
+the magnitude of the terms it was summed from, by which the tolerance is measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def plain(value: Array) -> Want:
     return Want(value, np.abs(value))
 
 
-# Linear and matmul --------------------------------------------------------------------------------------------------
+# Linear and matmul
+# --------------------------------------------------------------------------------------------------
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> dict[str, Want]:
@@ -92,7 +93,8 @@ def matmul_db(a: Array, grad: Array, shape: tuple[int, ...]) -> dict[str, Want]:
     return {"db": Want(_sum_to(full, shape), _sum_to(size, shape), terms)}
 
 
-# Normalisation ------------------------------------------------------------------------------------------------------
+# Normalisation
+# ------------------------------------------------------------------------------------------------------
 
 
 def layer_norm(x: Array, weight: Array, bias: Array | None, eps: float) -> dict[str, Want]:
@@ -130,7 +132,8 @@ def layer_norm_backward(x: Array, weight: Array, mean: Array, rstd: Array, grad:
     }
 
 
-# Activation, softmax, loss ------------------------------------------------------------------------------------------
+# Activation, softmax, loss
+# ------------------------------------------------------------------------------------------
 
 
 def gelu(x: Array, approximate: str) -> dict[str, Want]:
@@ -177,7 +180,11 @@ def log_softmax(x: Array, axis: int) -> dict[str, Want]:
 
 def log_softmax_backward(grad: Array, y: Array, axis: int) -> dict[str, Want]:
     total, size = grad.sum(axis, keepdims=True), np.abs(grad).sum(axis, keepdims=True)
-    return {"dx": Want(grad - np.exp(y) * total, np.abs(grad) + np.exp(y) * (1.0 + np.abs(y)) * size, y.shape[axis])}
+    return {
+        "dx": Want(
+            grad - np.exp(y) * total, np.abs(grad) + np.exp(y) * (1.0 + np.abs(y)) * size, y.shape[axis]
+        )
+    }
 
 
 def log_sum_exp(x: Array) -> Array:
@@ -214,7 +221,8 @@ def cross_entropy_backward(
     return {"dlogits": Want(scale * (p - onehot), size)}
 
 
-# Attention ----------------------------------------------------------------------------------------------------------
+# Attention
+# ----------------------------------------------------------------------------------------------------------
 
 
 def attention(qkv: Array, n_head: int, n_kv_head: int, causal: bool) -> dict[str, Want]:
@@ -256,7 +264,7 @@ def attention_backward(
 
 
 def _split_heads(qkv: Array, n_head: int, n_kv_head: int) -> tuple[Array, Array, Array]:
-    """Return q, k, v as (B, n_head, T, d): key and value heads repeated for the query heads that they serve."""
+    """Return q, k, v as (B, n_head, T, d): key and value heads repeated for the query heads they serve."""
     b, t, width = qkv.shape
     d = width // (n_head + 2 * n_kv_head)
     heads = qkv.reshape(b, t, n_head + 2 * n_kv_head, d).transpose(0, 2, 1, 3)
@@ -271,7 +279,8 @@ def _split_heads(qkv: Array, n_head: int, n_kv_head: int) -> tuple[Array, Array,
 def _group(x: Array, heads: int) -> Array:
     """Return (B, n_head, T, d) summed over the query heads that share a key head: (B, heads, T, d)."""
     b, n, t, d = x.shape
-    return x.reshape(b, heads, n // heads, t, d).sum(2)
+    summed: Array = x.reshape(b, heads, n // heads, t, d).sum(2)
+    return summed
 
 
 def _merge(x: Array) -> Array:
@@ -290,7 +299,8 @@ def _scores(q: Array, k: Array, causal: bool) -> tuple[Array, Array]:
     return scores, noise
 
 
-# Indexing, optimizer ------------------------------------------------------------------------------------------------
+# Indexing, optimizer
+# ------------------------------------------------------------------------------------------------
 
 
 def embedding(index: Array, weight: Array) -> dict[str, Want]:

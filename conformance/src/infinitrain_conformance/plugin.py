@@ -1,6 +1,7 @@
 """The pytest plugin: options, the ``contract`` marker, five outcomes, and the journal that the command reads.
 
-Inert in every pytest run that does not give ``--conformance_backend``. Nothing here imports infinitrain at module level.
+Inert in every pytest run that does not give ``--conformance_backend``. Nothing here imports infinitrain at
+module level.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--conformance_op", action="append", default=[], metavar="OP", help="tests of these ops only"
     )
+    group.addoption(
+        "--conformance_exclude", action="append", default=[], metavar="ID", help="leave this test out"
+    )
     group.addoption("--conformance_first", metavar="CLAUSE", help="run the tests of this clause first")
     group.addoption("--conformance_seed", type=int, default=0, help="added to each test's own seed")
     group.addoption("--conformance_timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds for one test")
@@ -52,10 +56,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "contract(clause, level, op=None, base=False, optional=False, hardware=False, external=False): the clause "
-        "that a conformance test checks; ``base`` ops may not be missing, ``optional`` tests may be declined with "
-        "NotSupportedError, ``hardware`` ones skipped where there is too little, ``external`` ones are for providers "
-        "outside core",
+        "contract(clause, level, op=None, base=False, optional=False, hardware=False, external=False): what "
+        "a conformance test checks; ``base`` ops may not be missing, ``optional`` tests may be declined with "
+        "NotSupportedError, ``hardware`` ones skipped where there is too little, ``external`` ones are for "
+        "providers outside core",
     )
     if config.getoption("conformance_backend") is not None:
         recorder = Recorder(config)
@@ -79,13 +83,17 @@ def case_of(item: pytest.Item) -> Case | None:
 
 
 def _in_floor(item: pytest.Item, op: str | None) -> bool:
-    """Tell whether every provider has to run the test: what is not about an op, and `training` ops in float32."""
+    """Tell whether every provider has to run the test: what is not about an op, and `training` ops in
+    float32.
+    """
     if op is None:
         return True
     from infinitrain.backend import OPS
 
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    return op in OPS and OPS[op].profile in ("base", "training") and params.get("dtype", "float32") == "float32"
+    return (
+        op in OPS and OPS[op].profile in ("base", "training") and params.get("dtype", "float32") == "float32"
+    )
 
 
 def _is_external(item: pytest.Item) -> bool:
@@ -134,7 +142,8 @@ class Recorder:
             with open(self.journal_path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
 
-    # Selection ----------------------------------------------------------------------------------------------------
+    # Selection ----------------------------------------------------------------------------------------
+    # ------------
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         levels, ops = set(config.getoption("conformance_level")), set(config.getoption("conformance_op"))
@@ -149,7 +158,7 @@ class Recorder:
             wanted = (not levels or case.level in levels) and (
                 not ops or case.op in ops or (case.op is None and "-" in ops)
             )
-            if not wanted or case.id in self.done:
+            if not wanted or case.id in self.done or case.id in config.getoption("conformance_exclude"):
                 dropped.append(item)
                 continue
             self.cases[case.id] = case
@@ -181,7 +190,8 @@ class Recorder:
         self.emit("abort", code=code, message=message)
         pytest.exit(message, returncode=code)
 
-    # One test -----------------------------------------------------------------------------------------------------
+    # One test -----------------------------------------------------------------------------------------
+    # ------------
     def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
         timeout = self.config.getoption("conformance_timeout")
         if timeout > 0 and self.stderr is not None:
@@ -270,7 +280,8 @@ class Recorder:
             return "unsupported", "u", "UNSUPPORTED"
         return None
 
-    # The end ------------------------------------------------------------------------------------------------------
+    # The end ------------------------------------------------------------------------------------------
+    # ------------
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if session.config.option.collectonly:
@@ -310,7 +321,7 @@ def failure_text(report: pytest.TestReport) -> str:
 
 
 def declined(case: Case, item: pytest.Item, error: BaseException) -> str | None:
-    """Return why a test counts as unsupported, or None when the exception is a failure [contract 4.6, 4.7]."""
+    """Return why a test counts as unsupported, or None when it is a failure [contract 4.6, 4.7]."""
     from infinitrain.backend import BASE_OPS
     from infinitrain.errors import (
         KernelNotFoundError,
@@ -350,7 +361,8 @@ def seed_of(item: pytest.Item) -> int:
     return (zlib.crc32(test_id(item).encode()) + int(item.config.getoption("conformance_seed"))) % 2**32
 
 
-# Fixtures ---------------------------------------------------------------------------------------------------------
+# Fixtures
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

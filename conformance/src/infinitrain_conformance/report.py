@@ -125,8 +125,9 @@ class Report:
         if provider:
             host = ", host memory" if provider.get("host_visible") else ""
             out.append(
-                f"provider {provider['name']} ({provider.get('distribution', 'built in')}), slot {provider['slot']}, "
-                f"contract {provider.get('contract', '?')}, device {provider.get('describe', 'not touched')}{host}"
+                f"provider {provider['name']} ({provider.get('distribution', 'built in')}), "
+                f"slot {provider['slot']}, contract {provider.get('contract', '?')}, "
+                f"device {provider.get('describe', 'not touched')}{host}"
             )
         if self.abort is not None:
             return [*out, *self.abort[1].splitlines()]

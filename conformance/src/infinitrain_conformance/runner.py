@@ -1,4 +1,4 @@
-"""Running the suite in a process of its own, so that a crash or a hang costs one test and never the report."""
+"""Running the suite in a process of its own, so that a crash or hang costs one test, not the report."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Run:
     ops: tuple[str, ...] = ()
     keyword: str | None = None
     first: str | None = None
+    exclude: tuple[str, ...] = ()
     seed: int = 0
     timeout: float = DEFAULT_TIMEOUT
     stop_at_failure: bool = False
@@ -64,6 +65,8 @@ class Run:
             args += ["--conformance_level", level]
         for op in self.ops:
             args += ["--conformance_op", op]
+        for name in self.exclude:
+            args += ["--conformance_exclude", name]
         if self.first is not None:
             args += ["--conformance_first", self.first]
         if self.keyword is not None:
@@ -117,7 +120,7 @@ def _wait(process: subprocess.Popen[bytes], what: Run, journal: Path) -> int:
 
 
 def _lost(what: Run, journal: Path, code: int, output: str) -> bool:
-    """Blame the process's death on the test that ran; return whether others are left to run in a new process."""
+    """Blame the process's death on the test that ran; return whether others are left for a new process."""
     events = read_journal(journal)
     kinds = [event["event"] for event in events]
     if "abort" in kinds or "stopped" in kinds:

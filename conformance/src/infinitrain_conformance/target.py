@@ -24,7 +24,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Spec:
-    """What the command line says about the backend: everything that a fresh process needs to load it again."""
+    """What the command line says about the backend: all that a fresh process needs to load it again."""
 
     name: str  # a device text: maca, maca:1
     module: str | None = None
@@ -64,7 +64,7 @@ class Target:
             raise NotLoadable(f"device {self.name!r} has no backend in this process")
         if type_name(device.type) != self.name:
             raise NotLoadable(
-                f"{self.name!r} is the slot of {type_name(device.type)!r}: give --backend {type_name(device.type)}"
+                f"{self.name!r} is the slot of {type_name(device.type)!r}: give that as --backend"
             )
         if self.spec.options:
             try:
@@ -109,7 +109,9 @@ class Target:
 
     @property
     def distribution(self) -> str | None:
-        """The installed distribution that offers the device, with its version; None when it is built in or injected."""
+        """The installed distribution that offers the device, with its version; None when it is built in or
+        injected.
+        """
         from infinitrain import backend
 
         entries = backend.installed_backends().get(self.name, [])
@@ -141,7 +143,7 @@ class Target:
             "name": self.name,
             "slot": self.device.type.name,
             "contract": ".".join(map(str, record.contract)),
-            "host_visible": bool(record.runtime.host_visible),
+            "host_visible": bool(record.capabilities.host_visible),
             "streams": bool(record.runtime.has_streams),
             "ccl": record.ccl is not None,
             "nondeterministic": list(record.capabilities.nondeterministic),

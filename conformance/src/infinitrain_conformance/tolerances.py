@@ -1,11 +1,12 @@
 """How far a result may be from the float64 oracle: one table, with reasons.
 
-    allowed = rounding * eps(result dtype) * |oracle| + (constant + root * sqrt(terms)) * eps(accumulator) * magnitude
+    allowed = rounding * eps(result dtype) * |oracle| + (constant + root * sqrt(terms)) * eps(accumulator) *
+    magnitude
 
-``magnitude`` is what the sum was made of (the sum of absolute terms), so that a small result of large terms is judged by
-the terms; ``terms`` is their number. The accumulator is float32, float64 for float64 results: half precision is rounded
-once, at the end [contract 4.7]. A fixed relative tolerance for bfloat16 would hide a missing term of LayerNorm's
-gradient; counting units in the last place does not.
+``magnitude`` is what the sum was made of (the sum of absolute terms), so that a small result of large terms
+is judged by the terms; ``terms`` is their number. The accumulator is float32, float64 for float64 results:
+half precision is rounded once, at the end [contract 4.7]. A fixed relative tolerance for bfloat16 would hide
+a missing term of LayerNorm's gradient; counting units in the last place does not.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Units in the last place; ``half`` counts the result dtype's units of ``magnitude`` where it is half precision."""
+    """Units in the last place; ``half`` counts the result dtype's units of ``magnitude`` where it is half
+    precision.
+    """
 
     rounding: float = (
         1.0  # one rounding is half a unit; twice that allows for a tie and for fused multiply-add
@@ -77,7 +80,9 @@ def eps(dtype: Any) -> float:
 
 
 def smallest(dtype: Any) -> float:
-    """Return the floor of the allowed error: normal numbers below it may be flushed to zero (float16: one step)."""
+    """Return the floor of the allowed error: normal numbers below it may be flushed to zero (float16: one
+    step).
+    """
     return {"bfloat16": 2.0**-126, "float16": 2.0**-24, "float32": 2.0**-126, "float64": 2.0**-1022}.get(
         dtype.name, 0.0
     )
@@ -97,7 +102,9 @@ def allowed(op: str | None, dtype: Any, value: np.ndarray, magnitude: np.ndarray
 def explain(op: str | None, dtype: Any) -> str:
     """Return the row of the table as a failure prints it."""
     row = tolerance_of(op)
-    text = f"{row.rounding:g} {dtype} units + ({row.constant:g} + {row.root:g} sqrt(terms)) float32 units of the terms"
+    wide = "float64" if dtype.name == "float64" else "float32"
+    factor = f"({row.constant:g} + {row.root:g} sqrt(terms))"
+    text = f"{row.rounding:g} {dtype} units + {factor} {wide} units of the terms"
     if row.half and dtype.itemsize == 2:
-        text += f" + {row.half:g} {dtype} units of the terms"
+        text += f" + {row.half:g} {dtype} units of terms"
     return text + (f": {row.reason}" if row.reason else "")

@@ -1,4 +1,6 @@
-"""Linear and matmul: odd sizes, large means (dbias and dweight then sum what does not cancel), 4,096 rows, empty sums."""
+"""Linear and matmul: odd sizes, large means (dbias and dweight then sum what does not cancel), 4,096 rows,
+empty sums.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,12 @@ def log_softmax_backward(d: Data, shape: tuple[int, ...], axis: int) -> Built:
     return Built((d.like(y), y, axis), oracles.log_softmax_backward)
 
 
-for name, shape, axis in (("last", (3, 5, 37), 2), ("first", (6, 4), 0), ("wide", (4, 1023), 1), ("one", (5, 1), 1)):
+for name, shape, axis in (
+    ("last", (3, 5, 37), 2),
+    ("first", (6, 4), 0),
+    ("wide", (4, 1023), 1),
+    ("one", (5, 1), 1),
+):
     case(CASES, "SoftmaxForward", name, softmax, shape, axis)
     case(CASES, "SoftmaxBackward", name, softmax_backward, shape, axis, level="L3")
     case(CASES, "LogSoftmaxForward", name, log_softmax, shape, axis)

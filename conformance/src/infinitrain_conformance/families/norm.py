@@ -1,4 +1,6 @@
-"""Layer normalisation: means far from zero (a one-pass variance fails), gradients correlated with x, many rows."""
+"""Layer normalisation: means far from zero (a one-pass variance fails), gradients correlated with x, many
+rows.
+"""
 
 from __future__ import annotations
 

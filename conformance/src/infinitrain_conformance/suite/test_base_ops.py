@@ -14,8 +14,8 @@ from infinitrain_conformance.oracles import Want
 from infinitrain_conformance.target import Target
 
 DTYPES = (
-    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bfloat16", "float16", "float32",
-    "float64",
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "bfloat16", "float16",
+    "float32", "float64",
 )  # fmt: skip
 TRAINED = ("bool", "uint8", "int32", "int64", "bfloat16", "float16", "float32", "float64")
 
@@ -32,7 +32,8 @@ def numbers(source: str, goal: str, seed: int) -> np.ndarray:
 
     rng = np.random.default_rng(seed)
     kinds = as_dtype(source), as_dtype(goal)
-    if any(k.kind == "b" for k in kinds[:1]):
+    values: np.ndarray
+    if kinds[0].kind == "b":
         values = rng.integers(0, 2, 301)
     else:
         low, high = -100.0, 100.0
@@ -43,7 +44,7 @@ def numbers(source: str, goal: str, seed: int) -> np.ndarray:
     return np.asarray(values).astype(kinds[0].numpy)
 
 
-@pytest.mark.parametrize(("source", "goal"), [p for p in itertools.product(TRAINED, TRAINED)])
+@pytest.mark.parametrize(("source", "goal"), list(itertools.product(TRAINED, TRAINED)))
 @pytest.mark.contract("2.3", level="L1", op="Cast", base=True)
 def test_cast(source: str, goal: str, target: Target, seed: int, heading: str) -> None:
     """Floats round to nearest even, to integers towards zero, to bool nonzero is True."""
@@ -66,17 +67,21 @@ def _nearest_even(exact: np.ndarray, dtype: Any) -> np.ndarray:
     """Round float64 to the format by its number of significand bits, ties to even."""
     bits = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[dtype.name]
     fraction, exponent = np.frexp(exact)
-    return np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits)
+    rounded: np.ndarray = np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits)
+    return rounded
 
 
 @pytest.mark.contract("4.7", level="L1", op="Cast", base=True)
 def test_cast_extremes(target: Target, heading: str) -> None:
-    """Ties, the largest numbers, infinities, NaN and zeros of either sign, float32 to both half formats and back."""
+    """Ties, the largest numbers, infinities, NaN and zeros of either sign, float32 to both half formats and
+    back.
+    """
     from infinitrain.backend import OPS
     from infinitrain.dtype import bfloat16, float16, float32
 
     array = np.array(
-        [0.0, -0.0, 1.00390625, 1.01171875, -1.00390625, 65504.0, 65519.0, 65520.0, 1e6, -1e6, 3e38, 2.0**-24, 2.0**-25,
+        [0.0, -0.0, 1.00390625, 1.01171875, -1.00390625, 65504.0, 65519.0, 65520.0, 1e6, -1e6, 3e38,
+         2.0**-24, 2.0**-25,
          np.inf, -np.inf, np.nan], np.float32,
     )  # fmt: skip
     for dtype in (bfloat16, float16):
@@ -216,7 +221,7 @@ def test_accumulate_grad(given: str, kept: str, rate: float, target: Target, see
 
 @pytest.mark.contract("4.4", level="L1", op="AccumulateGrad")
 def test_accumulate_keeps_small_gradients(target: Target, heading: str) -> None:
-    """A bfloat16 gradient of 2^-10 added 64 times to 1 in float32: an addition in bfloat16 would stay at 1."""
+    """A bfloat16 gradient of 2^-10 added 64 times to 1 in float32: a sum in bfloat16 would stay at 1."""
     from infinitrain.backend import OPS
     from infinitrain.dtype import bfloat16
 

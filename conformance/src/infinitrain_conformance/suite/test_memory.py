@@ -188,7 +188,9 @@ def test_numpy_is_a_copy(target: Target, heading: str) -> None:
 
 @pytest.mark.contract("3.9", level="L1")
 def test_host_window(target: Target, heading: str) -> None:
-    """Arrays of a device that is not host visible are refused outside kernels; of a visible one they are its memory."""
+    """Arrays of a device that is not host visible are refused outside kernels; of a visible one they are its
+    memory.
+    """
     import infinitrain as it
     from infinitrain.errors import InfiniTrainError
 
@@ -262,7 +264,8 @@ def test_statistics(memory: Memory, heading: str) -> None:
     runtime.empty_cache()
     runtime.reset_peak(memory.device)
     after = runtime.memory_stats(memory.device)
-    if None not in (after["used"], after["peak_used"]) and now["used"] != now["reserved"]:
+    followed = None not in (now["used"], after["used"]) and now["used"] - after["used"] >= 48 << 20
+    if followed and after["peak_used"] is not None:
         over = after["peak_used"] - after["used"]
         expect(heading, over < 32 << 20, f"after reset_peak, peak_used is still {over >> 20} MiB above used")
 

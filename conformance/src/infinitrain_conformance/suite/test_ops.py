@@ -98,7 +98,7 @@ ACCUMULATING = ("LinearBackwardWeight", "LinearBackwardBias", "LayerNormBackward
     ],
 )  # fmt: skip
 def test_accumulates(case: OpCase, dtype: str, wide: bool, target: Target, seed: int, heading: str) -> None:
-    """Added to what the destination holds, in the destination's dtype: bfloat16 gradients into float32 too."""
+    """Added to what the destination holds, in its dtype: bfloat16 gradients into float32 too."""
     from infinitrain.dtype import float32
 
     call = _call(case, dtype, seed, target)
@@ -111,7 +111,8 @@ def test_accumulates(case: OpCase, dtype: str, wide: bool, target: Target, seed:
             kept = dtypes.get(name, inferred)
             before = (rng.standard_normal(shape) * 10 + 3).astype(kept.numpy)
             prefill[name] = before
-            # Core may add what was rounded to the op's dtype: one unit of it, in units of the table's constant.
+            # Core may add what was rounded to the op's dtype: one unit of it, in units of the
+            # table's constant.
             w, extra = want[name], 2.0**16 / 8 if inferred.itemsize == 2 else 0.0
             size = w.magnitude + extra * np.abs(w.value) + np.abs(before.astype(np.float64))
             want[name] = Want(w.value + before.astype(np.float64), size, w.terms)
@@ -126,21 +127,21 @@ def test_accumulates(case: OpCase, dtype: str, wide: bool, target: Target, seed:
     [pytest.param(op, marks=pytest.mark.contract("4.4", level="L3", op=op)) for op in ACCUMULATING],
 )
 def test_accumulates_small_into_large(op: str, target: Target, seed: int, heading: str) -> None:
-    """1,000 + 0.01 in a float32 destination for bfloat16 inputs: a sum in the inputs' dtype would stay 1,000."""
+    """1,000 + 0.01 in a float32 destination for bfloat16 inputs: a sum in bfloat16 would stay 1,000."""
     from infinitrain.dtype import float32
 
     case = next(c for c in CASES if c.op == op)
     call = _call(case, "bfloat16", seed, target)
     want, marked = call.want(), call.row.accumulates
     name = marked[0]
-    shape = dict(zip(call.row.results, call.specs(), strict=True))[name][0]
-    targets = call.into({n: np.full(dict(zip(call.row.results, call.specs(), strict=True))[n][0], 1000.0) for n in marked},
-                        dict.fromkeys(marked, float32))  # fmt: skip
+    shapes = {n: shape for n, (shape, _) in zip(call.row.results, call.specs(), strict=True)}
+    prefill = {n: np.full(shapes[n], 1000.0) for n in marked}
+    targets = call.into(prefill, dict.fromkeys(marked, float32))
     got = targets.views[name].numpy().astype(np.float64) - 1000.0
     error = np.abs(got - want[name].value)
     scale = np.abs(want[name].value) * 2.0**-7 + want[name].magnitude * 2.0**-18 + 1000 * 2.0**-22
     if not (error <= scale).all():
-        worst = np.unravel_index(int(np.argmax(error - scale)), shape)
+        worst = np.unravel_index(int(np.argmax(error - scale)), shapes[name])
         fail(heading, [f"{name}: grew by {got[worst]:.5g}, float64 oracle {want[name].value[worst]:.5g}"])
 
 
@@ -180,7 +181,9 @@ def test_half_precision_needs_no_float32_luck(target: Target, seed: int, heading
 @pytest.mark.parametrize("where", ["beyond", "negative"])
 @pytest.mark.contract("4.7", level="L2", op="EmbeddingForward")
 def test_bad_index(where: str, target: Target, heading: str) -> None:
-    """An id out of range is an IndexError at the latest at the next synchronising call, never uninitialised memory."""
+    """An id out of range is an IndexError at the latest at the next synchronising call, never uninitialised
+    memory.
+    """
     import infinitrain as it
 
     weight = it.from_numpy(np.ones((5, 4), np.float32), target.device)

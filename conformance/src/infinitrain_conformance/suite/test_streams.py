@@ -165,7 +165,11 @@ def test_synchronize_device_and_stream(target: Target, streams: tuple[Any, Any],
 
 @pytest.mark.contract("3.1", level="L1", optional=True)
 def test_elapsed(target: Target, streams: tuple[Any, Any], heading: str) -> None:
-    """Two events 60 ms of host time apart on an idle stream: milliseconds, and no more than the host measured."""
+    """Two events 60 ms of host time apart on an idle stream: milliseconds, and no more than the host
+    measured.
+    """
+    from infinitrain.backend import stream_scope
+
     runtime, (one, _) = target.runtime, streams
     x = settled(target)
     start, end = runtime.create_event(timing=True), runtime.create_event(timing=True)
@@ -178,7 +182,11 @@ def test_elapsed(target: Target, streams: tuple[Any, Any], heading: str) -> None
     runtime.synchronize_event(end)
     host = (time.monotonic() - began) * 1e3
     elapsed = runtime.elapsed_ms(start, end)
-    expect(heading, 30.0 < elapsed < 1.2 * host + 5.0, f"elapsed_ms is {elapsed:.3f}, the host measured {host:.3f} ms")
+    expect(
+        heading,
+        30.0 < elapsed < 1.2 * host + 5.0,
+        f"elapsed_ms is {elapsed:.3f}, the host measured {host:.3f} ms",
+    )
 
 
 @pytest.mark.contract("3.4", level="L1", optional=True)

@@ -1,0 +1,119 @@
+"""Exit codes, and that each says why on one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def test_conformant(command):
+    got = command("--backend", "cpu", "-k", "test_parse or test_fill")
+    assert got.code == 0, got.out
+    assert got.report["summary"]["ran"] == got.report["summary"]["selected"] > 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give --backend NAME"),
+        (("--backend", "cpu", "--level", "L9"), "--level 'L9': one of L0"),
+        (("--backend", "CPU"), "--backend 'CPU' is no device text"),
+        (("--backend", "cpu", "--backend_option", "x"), "'x' is not of the form name=value"),
+        (("--backend", "cpu", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("--backend", "cpu", "--faults"), "--faults takes names of faults"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_usage(command, arguments, said):
+    got = command(*arguments, json=False)
+    assert got.code == 2
+    assert said in got.err
+    assert len(got.err.strip().splitlines()) == 1
+
+
+def test_bad_expression_is_usage(command):
+    got = command("--backend", "cpu", "-k", "a and and")
+    assert got.code == 2
+
+
+def test_json_folder_is_checked_first(command):
+    got = command("--backend", "cpu", "--json", "/no/such/folder/x.json", json=False)
+    assert got.code == 2
+    assert "/no/such/folder" in got.err
+
+
+@pytest.mark.multiproc
+def test_not_installed(command):
+    got = command("--backend", "no_such_chip")
+    assert got.code == 3
+    assert "no_such_chip" in got.out
+    assert "Registered: cpu" in got.out
+    assert got.report["summary"]["exit_code"] == 3
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize(
+    ("registrar", "cause"),
+    [
+        ("raises", "libchip.so.3: cannot open shared object file"),
+        ("of_no_contract", "contract=None"),
+        ("no_such_function", "no_such_function"),
+    ],
+)
+def test_does_not_register(toy, registrar, cause):
+    got = toy(registrar, "--level", "L0")
+    assert got.code == 3
+    assert cause in got.out
+
+
+@pytest.mark.multiproc
+def test_does_not_start(toy):
+    got = toy("does_not_start", "-k", "test_name or test_malloc")
+    assert got.code == 3
+    assert "driver 1.2 is too old" in got.out
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize(
+    ("registrar", "cause"), [("without_card", "no card answers"), ("without_library", "libchip.so.3")]
+)
+def test_no_device(toy, registrar, cause):
+    """L0 runs and is reported, the rest is skipped."""
+    got = toy(registrar, "-k", "test_prints or test_malloc or LinearForward-odd")
+    assert got.code == 6, got.out
+    assert cause in got.out
+    assert got.report["summary"]["levels"]["L0"]["passed"] > 0
+    assert {t["outcome"] for t in got.tests.values() if t["level"] != "L0"} == {"skipped"}
+
+
+def test_nothing_ran(command):
+    got = command("--backend", "cpu", "-k", "no_test_is_called_so")
+    assert got.code == 4
+    assert "nothing ran" in got.out
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",)])
+def test_help_imports_no_core(arguments):
+    """Neither help nor usage errors import infinitrain, let alone touch a device."""
+    code = (
+        "import sys\nfrom infinitrain_conformance.cli import main\n"
+        f"try: main({list(arguments)!r})\nexcept SystemExit: pass\n"
+        "assert 'infinitrain' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_collection_needs_no_backend():
+    """Collecting the tests loads no provider, so one that is not installed does not matter."""
+    from infinitrain_conformance.runner import SUITE
+
+    command = [sys.executable, "-m", "pytest", "-c", str(SUITE / "pytest.ini"), str(SUITE), "--collect-only"]
+    command += ["-p", "infinitrain_conformance.plugin", "-p", "no:infinitrain_conformance"]
+    done = subprocess.run(
+        [*command, "--conformance_backend", "no_such_chip"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "test_malloc" in done.stdout
