@@ -185,7 +185,7 @@ def build_optimizer(config: Config, model: TransformerModel) -> Optimizer:
     groups = decay_groups(model.named_parameters(), flags.weight_decay)
     if flags.optimizer == "sgd":
         return SGD(groups, momentum=flags.momentum)
-    return AdamW(groups)
+    return AdamW(groups, betas=(0.9, 0.95))
 
 
 def build_schedule(config: Config) -> Schedule:

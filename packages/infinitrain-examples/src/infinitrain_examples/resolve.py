@@ -129,7 +129,7 @@ def _resolve_optimisation(config: Config, world_size: int) -> OptimisationFlags:
         total_batch_size=total,
         learning_rate=preset.learning_rate if given.learning_rate is None else given.learning_rate,
         lr_decay_iters=decay,
-        lr_warmup_iters=max(0, decay // 20) if given.lr_warmup_iters is None else given.lr_warmup_iters,
+        lr_warmup_iters=max(0, decay // 10) if given.lr_warmup_iters is None else given.lr_warmup_iters,
     )
     _at_least(1, "--num_iteration", steps)
     _at_least(1, "--total_batch_size", total)
