@@ -97,6 +97,14 @@ def test_runs_stop_at_stale_gradients_and_foreign_destinations() -> None:
     assert tensors[2] is e.grad
 
 
+def test_runs_of_two_buffers_do_not_cut_each_other() -> None:
+    net = _net()
+    matrices, vectors = (optim.flatten([p for p in net.parameters() if p.ndim == n])[0] for n in (2, 1))
+    _backward(net)
+    runs = runs_with_gradient(net.parameters())
+    assert [(r.flat, r.start, r.stop) for r in runs] == [(matrices, 0, 3), (vectors, 0, 2)]
+
+
 def test_frozen_and_shared_memory_is_left_alone() -> None:
     frozen = nn.Parameter(it.ones(3), requires_grad=False)
     one = nn.Parameter(it.ones(3))

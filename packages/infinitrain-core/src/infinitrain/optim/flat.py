@@ -112,27 +112,27 @@ class Run:
 
 
 def runs_with_gradient(params: Iterable[Parameter]) -> list[Run]:
-    """Return the parameters that have a gradient, in order, neighbours in a flat buffer merged.
+    """Return the parameters that have a gradient, neighbours in a flat buffer merged.
 
     A parameter whose gradient is not where its buffer wants it stands alone.
     """
     runs: list[Run] = []
-    last: Run | None = None
+    last: dict[int, Run] = {}  # by buffer: matrices and vectors, which take turns in a model, may be in two
     for p in params:
         if p._stale or p._grad is None:
             continue
         place = p._flat
         if place is None or p._grad is not place[0].grads[place[1]]:
-            last = None
             runs.append(Run(None, 0, 1, [p]))
             continue
         flat, index = place
-        if last is not None and last.flat is flat and last.stop == index:
-            last.stop = index + 1
-            last.params.append(p)
+        run = last.get(id(flat))
+        if run is not None and run.stop == index:
+            run.stop = index + 1
+            run.params.append(p)
         else:
-            last = Run(flat, index, index + 1, [p])
-            runs.append(last)
+            run = last[id(flat)] = Run(flat, index, index + 1, [p])
+            runs.append(run)
     return runs
 
 
