@@ -19,11 +19,11 @@ from statistics import median
 for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     os.environ.pop(variable, None)
 
-import numpy as np
+import numpy as np  # noqa: E402 - after the variables that it reads
 
-import infinitrain as it
-from infinitrain import nn, ops, optim
-from infinitrain.cpu import activation, attention, elementwise, indexing, linear, loss, norm, optimizer
+import infinitrain as it  # noqa: E402
+from infinitrain import nn, ops, optim  # noqa: E402
+from infinitrain.cpu import activation, attention, elementwise, indexing, linear, loss, norm, optimizer  # noqa: E402
 
 LR, BETA1, BETA2, EPS = 1e-3, 0.9, 0.95, 1e-8
 
@@ -213,7 +213,8 @@ def measure(name: str) -> None:
     low = {side: min(t) for side, t in times.items()}
     print(
         f"{name:10s} straight {mid['straight']:9.3f} ms (min {low['straight']:9.3f})   framework "
-        f"{mid['framework']:9.3f} ms (min {low['framework']:9.3f})   difference {mid['framework'] - mid['straight']:+.3f} ms "
+        f"{mid['framework']:9.3f} ms (min {low['framework']:9.3f})   "
+        f"difference {mid['framework'] - mid['straight']:+.3f} ms "
         f"(of minima {low['framework'] - low['straight']:+.3f}), ratio {mid['framework'] / mid['straight']:.3f}"
     )
     gc.collect()

@@ -128,7 +128,8 @@ def test_gradients_land_in_a_given_destination(rng):
         got[2:17].reshape(5, 3), 2 * np.einsum("abo,abi->oi", seed, x), rtol=1e-4, atol=1e-5
     )
     np.testing.assert_allclose(got[17:22], 2 * seed.sum((0, 1)), rtol=1e-4, atol=1e-5)
-    assert np.isnan(got[:2]).all() and np.isnan(got[22:]).all()
+    assert np.isnan(got[:2]).all()
+    assert np.isnan(got[22:]).all()
 
 
 def _part(flat, start, shape):
@@ -260,7 +261,8 @@ def test_versions_are_shared_by_views_and_bumped_by_optimizers(rng):
     assert w.version == view.version == 1
     m, v = it.zeros(6), it.zeros(6)
     ops.AdamW((w,), (it.ones(6),), (m,), (v,), 0.1, 0.9, 0.99, 1e-8, 0.0, 1)
-    assert view.version == 2 and m.version >= 1
+    assert view.version == 2
+    assert m.version >= 1
 
 
 def test_in_place_changes_of_graph_tensors_are_refused(rng):

@@ -113,7 +113,7 @@ def test_embedding_refuses_ids_out_of_range(ids, bad, at, library):
 
 
 def test_embedding_errors():
-    with pytest.raises(DtypeError, match="index has dtype float32; the op takes integer dtypes"):
+    with pytest.raises(DtypeError, match="index has dtype float32, expected integers"):
         ops.embedding(it.ones(2), it.ones(5, 2))
     with pytest.raises(ShapeError, match=r"weight has shape \(5,\), expected \(V, D\)"):
         ops.embedding(it.tensor([0]), it.ones(5))
@@ -154,7 +154,7 @@ def test_gather_errors():
         x.gather(1, it.tensor([[0], [3]]))
     with pytest.raises(IndexError, match="index -1 at position"):
         x.gather(1, it.tensor([[-1], [0]]))
-    with pytest.raises(DtypeError, match="index has dtype float32, expected an integer one"):
+    with pytest.raises(DtypeError, match="index has dtype float32, expected integers"):
         x.gather(1, it.ones(2, 1))
     with pytest.raises(ShapeError, match=r"index has shape \(3, 1\)"):
         x.gather(1, it.tensor([[0], [0], [0]]))

@@ -46,7 +46,7 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
 
 
 def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
-    """Run nodes from the newest to the oldest: a node's consumers are all newer, so its gradient is complete by then."""
+    """Run nodes from the newest to the oldest: a node's consumers are all newer, so its gradient is complete."""
     first = root._node
     arrived: dict[Node, Any] = {}  # node -> its gradient, or a list of one per result
     heap: list[tuple[int, Node]] = []

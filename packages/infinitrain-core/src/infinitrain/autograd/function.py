@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -199,14 +199,12 @@ class Function:
             _keep(ctx, results)
         if len(results) > 1:
             ctx.n_results = len(results)
-        index = 0
-        for r in results:
+        for index, r in enumerate(results):
             if r.spec.is_floating:
                 r._node = ctx
                 r._requires_grad = True
                 if index:
                     r._index = index
-            index += 1
         return result
 
 

@@ -42,19 +42,19 @@ class _Mode:
         return wrapped
 
 
-class no_grad(_Mode):  # noqa: N801 - used like a function
+class no_grad(_Mode):
     """``with no_grad():`` records no graph."""
 
     enabled = False
 
 
-class enable_grad(_Mode):  # noqa: N801
+class enable_grad(_Mode):
     """``with enable_grad():`` records again inside ``no_grad``."""
 
     enabled = True
 
 
-class saved_tensors_hooks:  # noqa: N801
+class saved_tensors_hooks:
     """``with saved_tensors_hooks(pack, unpack):`` stores ``pack(tensor)`` instead of each tensor saved for backward.
 
     ``unpack`` gets what ``pack`` returned and returns the tensor. The innermost pair is used, and travels with the

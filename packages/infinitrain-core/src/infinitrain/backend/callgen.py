@@ -14,7 +14,7 @@ Ops whose parameters are of the same kinds share one compiled body, renamed: com
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -58,7 +58,7 @@ _KEYS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def _template(kinds: tuple[str, ...], results: bool) -> CodeType:
     names = [f"_{i}" for i in range(len(kinds))]
     args = ", ".join(names)

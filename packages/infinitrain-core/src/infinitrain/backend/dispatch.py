@@ -6,6 +6,8 @@ resolved, device present. The generated function of an op looks its plan up and 
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 from collections.abc import Callable, Set
 from difflib import get_close_matches
@@ -32,8 +34,8 @@ from .optable import DTYPES, Op
 from .spec import TensorSpec
 from .storage import DeviceTensor
 
-# (kernel or None, spec, make_array, run(*args), run_into(out, accumulate, *args)): a kernel is given when it can be called
-# directly: one result, destination style, a host-visible device without streams or window.
+# (kernel or None, spec, make_array, run(*args), run_into(out, accumulate, *args)): a kernel is given when it can be
+# called directly: one result, destination style, a host-visible device without streams or window.
 Plan = tuple[Any, TensorSpec | None, Callable[[], Any], Callable[..., Any], Callable[..., Any]]
 MAX_PLANS = 4096
 MAX_DIMS = 8
@@ -82,7 +84,7 @@ def _key(row: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
-    tensors = _check_arguments(row, args)
+    tensors, dtypes = _check_arguments(row, args)
     device = _common_device(row, tensors)
     try:
         results = tuple(TensorSpec.of(tuple(s), d, device) for s, d in row.infer(*args))
@@ -97,14 +99,12 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
             )
     impl = runtime.check_device(device)
     record = registration.require_record(device.type)
-    kernel = find_kernel(row, device.type, {t.dtype.name for t in tensors if t.dtype.is_floating})
+    kernel = find_kernel(row, device.type, dtypes)
     plan = _make(row, results, device, impl, record, kernel)
     if len(plans) >= MAX_PLANS:
         plans.clear()
-    try:
+    with contextlib.suppress(TypeError):  # an unhashable attribute, such as a list: no caching, still right
         plans[_key(row, args)] = plan
-    except TypeError:  # an unhashable attribute, such as a list of axes: no caching, still right
-        pass
     return plan
 
 
@@ -116,9 +116,10 @@ def _describe(name: str, value: Any) -> str:
     return f"{name}={value!r}"
 
 
-def _check_arguments(row: Op, args: tuple[Any, ...]) -> list[DeviceTensor]:
+def _check_arguments(row: Op, args: tuple[Any, ...]) -> tuple[list[DeviceTensor], set[str]]:
+    """Return all tensors, and the names of the dtypes of those that are no index or mask."""
     tensors: list[DeviceTensor] = []
-    first = True
+    dtypes: set[str] = set()
     for p, a in zip(row.params, args, strict=True):
         if p.kind == "list":
             found = list(a)
@@ -131,14 +132,15 @@ def _check_arguments(row: Op, args: tuple[Any, ...]) -> list[DeviceTensor]:
         for t in found:
             if not isinstance(t, DeviceTensor):
                 raise TypeError(f"{row.name}: {p.name} is a tensor, got {type(t).__name__} {t!r}")
-        if first and found:
-            first = False
-            if found[0].dtype not in DTYPES[row.dtypes]:
+        if found and not p.is_index:
+            if not dtypes and found[0].dtype not in DTYPES[row.dtypes]:
                 raise DtypeError(
-                    f"{row.name}: {p.name} has dtype {found[0].dtype}; the op takes {row.dtypes} dtypes [contract 4.1]"
+                    f"{row.name}: {p.name} has dtype {found[0].dtype}; the op takes {row.dtypes} dtypes "
+                    "[contract 4.1]"
                 )
+            dtypes.update(t.dtype.name for t in found)
         tensors += found
-    return tensors
+    return tensors, dtypes
 
 
 def _common_device(row: Op, tensors: list[DeviceTensor]) -> Device:
@@ -163,37 +165,38 @@ def layer_cap() -> int:
     return LAYERS.index(text)
 
 
-def find_kernel(row: Op, type: Any, floating: Set[str] = frozenset()) -> Kernel:
-    """Return the kernel of the highest layer present that takes these floating dtypes (names).
+def find_kernel(row: Op, type: Any, dtypes: Set[str] = frozenset()) -> Kernel:
+    """Return the kernel of the highest layer present that takes these dtypes (names).
 
-    Raises KernelNotFoundError, or UnsupportedDtypeError when there is one for other dtypes only [contract 4.3, 4.6].
+    Raises KernelNotFoundError, or UnsupportedDtypeError when there is one for other dtypes only
+    [contract 4.3, 4.6, 4.7].
     """
     record = registration.require_record(type)
     layers = record.kernels.get(row.name, {})
     limited: Kernel | None = None
     cap = layer_cap()
-    for layer in (
-        *LAYERS[cap:],
-        *reversed(LAYERS[:cap]),
-    ):  # an op with nothing below the cap runs all the same
+    order = (*LAYERS[cap:], *reversed(LAYERS[:cap]))  # an op with nothing below the cap runs all the same
+    for layer in order:
         kernel = layers.get(layer) or (COMPOSITES.get(row.name) if layer == "composite" else None)
         if kernel is None:
             continue
-        if kernel.dtypes is None or floating <= set(kernel.dtypes):
+        if kernel.dtypes is None or dtypes <= set(kernel.dtypes):
             return kernel
         limited = kernel
-    if limited is not None:
+    if limited is not None and limited.dtypes is not None:
+        strange = ", ".join(sorted(dtypes - set(limited.dtypes)))
         raise UnsupportedDtypeError(
-            f"backend {type_name(type)!r}: kernel {row.name} takes {', '.join(limited.dtypes or ())}, "
-            f"not {', '.join(sorted(floating))} [contract 4.7]",
+            f"backend {type_name(type)!r}: kernel {row.name} takes {', '.join(limited.dtypes)}, not {strange} "
+            "[contract 4.7]",
             op=row.name,
+            device=type_name(type),
         )
     near = get_close_matches(row.name, record.kernels, 3)
     hint = f"; it has {', '.join(near)}" if near else ""
+    arrays = ", or every op with register_array_kernels" if record.runtime.has_arrays else ""
     raise KernelNotFoundError(
         f"backend {type_name(type)!r} has no kernel {row.name} (profile {row.profile}){hint}. Register it with "
-        f"register_kernel, or all of them with register_array_kernels; without it {row.profile} models cannot run "
-        "[contract 4.6]",
+        f"register_kernel{arrays}; without it models that need the profile {row.profile} cannot run [contract 4.6]",
         op=row.name,
         provider=type_name(type),
         profile=row.profile,
@@ -254,10 +257,34 @@ def _callable(
         problem = signature_problem(row, given, record.contract)
         if problem:
             raise KernelError(problem)
+    if read_parameters(fn) is None and not _reads_keywords(fn):
+        fn = _positional(fn, names)
     later = [p for p in row.params if p.since > record.contract]
     if later:
         fn = _without_later(row, fn, later, record)
     return fn, "destination" if "out" in names else "value", "accumulate" in names
+
+
+def _reads_keywords(fn: Callable[..., Any]) -> bool:
+    """Tell whether a callable's signature can be read at all, and so takes ``out`` by name."""
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _positional(fn: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+    """Return a kernel whose signature cannot be read (ctypes) as one that is given everything in order of ``names``.
+
+    ctypes would drop keywords without a word.
+    """
+
+    def call(*args: Any, **extra: Any) -> Any:
+        given = iter(args)
+        return fn(*[extra.get(n, False) if n in ("out", "accumulate") else next(given) for n in names])
+
+    return call
 
 
 def _without_later(row: Op, fn: Callable[..., Any], later: list[Any], record: Any) -> Callable[..., Any]:

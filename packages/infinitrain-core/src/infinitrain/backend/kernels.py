@@ -60,9 +60,10 @@ def register_kernel(
     """Register an explicit kernel for op ``name``, inside ``register_kernels``.
 
     ``fn``'s parameters are the op's, by the table's names; with a keyword ``out`` it is destination style,
-    without it value style; ``accumulate`` says that it can add to its destination. ``params`` gives the names
-    where a signature cannot be read (ctypes functions). An import path ``"pkg.mod:function"`` is resolved at
-    first dispatch. ``dtypes`` limits the kernel to calls whose floating tensors all have one of these dtypes;
+    without it value style; ``accumulate`` says that it can add to its destination. ``params`` gives the names,
+    ``out`` and ``accumulate`` among them, where a signature cannot be read: a ctypes function is then called
+    with everything in that order. An import path ``"pkg.mod:function"`` is resolved at first dispatch.
+    ``dtypes`` limits the kernel to calls whose tensors, indices and masks aside, all have one of these dtypes;
     others go to the layer below.
 
     What is wrong with it is reported at the end of the registration, together with everything else.
@@ -132,6 +133,8 @@ def signature_problem(op: Op, kernel: Kernel, contract: tuple[int, int]) -> str 
             f"kernel {op.name}: parameters ({', '.join(positional)}) do not match the table's "
             f"({', '.join(wanted)}) at contract {_dotted(contract)} [contract 2.3]"
         )
+    if kernel.params is not None and callable(kernel.fn) and not _accepts(kernel.fn, names):
+        return f"kernel {op.name}: {kernel.fn!r} cannot be called with params {names} [contract 2.3]"
     if kernel.params is None and callable(kernel.fn):
         wrong = _wrong_kinds(kernel.fn)
         if wrong:
@@ -141,6 +144,19 @@ def signature_problem(op: Op, kernel: Kernel, contract: tuple[int, int]) -> str 
     if "accumulate" in names and (not op.accumulates or "out" not in names):
         return f"kernel {op.name}: accumulate needs out, and a row marked accumulates [contract 4.4]"
     return None
+
+
+def _accepts(fn: Callable[..., Any], names: tuple[str, ...]) -> bool:
+    """Tell whether a callable with a readable signature takes the arguments that ``params`` announces."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*[n for n in names if n not in _EXTRA], **{n: None for n in names if n in _EXTRA})
+    except TypeError:
+        return False
+    return True
 
 
 def _wrong_kinds(fn: Callable[..., Any]) -> list[str]:

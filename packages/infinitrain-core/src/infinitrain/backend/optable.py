@@ -5,9 +5,9 @@
         "y = x weightᵀ + bias. x (..., in), weight (out, in), bias (out,)."
         return [((*x.shape[:-1], weight.shape[0]), x.dtype)]
 
-The signature is the parameter list (annotations say the kind), the docstring the op's documentation, the body decides
-shapes and result dtypes: pure, without a device, and the only place that does. The decorated name becomes a function that
-dispatches to a kernel; the row itself is ``OPS[name]``.
+The signature is the parameter list (annotations say the kind), the first paragraph of the docstring the op's
+documentation, the body decides shapes and result dtypes: pure, without a device, and the only place that does. The
+decorated name becomes a function that dispatches to a kernel; the row itself is ``OPS[name]``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..dtype import ALL, FLOATING, INTEGER, DType
+from ..dtype import ALL, FLOATING, INTEGER, DType, int64
 from ..errors import DtypeError, ShapeError
 
 Results = Sequence[tuple[tuple[int, ...], DType]]
@@ -29,6 +29,7 @@ DTYPES: Final = {"all": ALL, "floating": FLOATING, "integer": INTEGER, "numeric"
 _KINDS: Final = {
     "Tensor": "tensor",
     "Tensor | None": "optional",
+    "Index": "tensor",
     "Tensors": "list",
     "Scalar": "scalar",
 }
@@ -40,6 +41,10 @@ class Tensor:
 
     shape: tuple[int, ...]
     dtype: DType
+
+
+class Index(Tensor):
+    """Annotation: a tensor that says where, not what: int64 indices or a bool mask. Limits on dtypes leave it out."""
 
 
 class Tensors(tuple[Tensor, ...]):
@@ -59,6 +64,11 @@ class Param:
     annotation: str
     default: Any = _REQUIRED
     since: tuple[int, int] = (1, 0)
+
+    @property
+    def is_index(self) -> bool:
+        """True for indices and masks."""
+        return self.annotation == "Index"
 
     @property
     def required(self) -> bool:
@@ -85,7 +95,7 @@ class Op:
         param_since: dict[str, tuple[int, int]],
     ) -> None:
         self.name = infer.__name__
-        self.doc = inspect.cleandoc(infer.__doc__ or "").split("\n")[0]
+        self.doc = " ".join(inspect.cleandoc(infer.__doc__ or "").split("\n\n")[0].split())
         self.infer = infer
         self.profile, self.results, self.writes, self.accumulates = profile, results, writes, accumulates
         self.dtypes, self.gradient, self.autocast, self.host_sync = dtypes, gradient, autocast, host_sync
@@ -240,3 +250,8 @@ def require_dtype(name: str, got: DType, want: DType) -> None:
     """Raise DtypeError unless argument ``name`` has the wanted dtype."""
     if got is not want:
         raise DtypeError(f"{name} has dtype {got}, expected {want}")
+
+
+def require_index(name: str, index: Tensor) -> None:
+    """Raise DtypeError unless argument ``name`` holds int64, the one type of indices that kernels meet."""
+    require_dtype(name, index.dtype, int64)

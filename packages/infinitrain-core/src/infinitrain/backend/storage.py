@@ -31,8 +31,8 @@ class _Array:
 class DeviceTensor:
     """A dense row-major tensor on a device: what kernels get and what the dispatcher creates.
 
-    ``shape``, ``dtype``, ``device``, ``numel``, ``ndim``, ``nbytes``; ``ptr`` (address, offset included), ``array`` (the
-    provider's array over the same memory), ``buffer`` and ``offset`` (bytes).
+        ``shape``, ``dtype``, ``device``, ``numel``, ``ndim``, ``nbytes``; ``ptr`` (address, offset included), ``array``
+    (the     provider's array over the same memory), ``buffer`` and ``offset`` (bytes).
     """
 
     _buffer: Any = None
@@ -192,7 +192,7 @@ def write_bytes(tensor: DeviceTensor, data: memoryview) -> None:
 def copy_between(dst: DeviceTensor, src: DeviceTensor) -> None:
     """Copy bytes between tensors of equal size on devices of one type or through the host.
 
-    A copy between two devices runs on the destination's current stream and is ordered after the source's current stream,
+    A copy between two devices runs on the destination's current stream, ordered after the source's current stream,
     whose later work is ordered after the copy [contract 3.6].
     """
     from .registration import require_record

@@ -1,4 +1,4 @@
-"""How a kernel is run: guarded or bare, destination or value style, into given destinations or new ones [contract 4.4]."""
+"""How a kernel runs: guarded or bare, destination or value style, into given or new tensors [contract 4.4]."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..device import Device
 from ..dtype import float32
-from ..errors import BackendError, KernelError, OutOfMemoryError
+from ..errors import BackendError, KernelError, OutOfMemoryError, UnsupportedDtypeError, UnsupportedShapeError
 from . import runtime, storage
 from .kernels import Kernel
 from .optable import OPS, Op
@@ -29,12 +29,17 @@ def guard(
             stream = impl.current_stream(device)
             for t in _tensors_of(args, kwargs):
                 impl.record_use(t.buffer, stream)
-        if window is None:
-            result = fn(*args, **kwargs)
-        else:
-            reads, writes = _reads_and_writes(row, args, kwargs)
-            with window(row.name, reads, writes):
+        try:
+            if window is None:
                 result = fn(*args, **kwargs)
+            else:
+                reads, writes = _reads_and_writes(row, args, kwargs)
+                with window(row.name, reads, writes):
+                    result = fn(*args, **kwargs)
+        except (UnsupportedDtypeError, UnsupportedShapeError) as error:
+            error.__dict__.setdefault("op", row.name)  # a helper shared by kernels does not know
+            error.__dict__.setdefault("device", device)
+            raise
         if blocking:
             try:
                 impl.synchronize(device)

@@ -1,4 +1,4 @@
-"""The array library that kernels are written against: the Python array API standard plus a few extras [contract 4.8]."""
+"""The library that array kernels are written against: the Python array API standard and extras [contract 4.8]."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..errors import UnsupportedDtypeError
 class Namespace:
     """An array library ``xp`` with what the standard lacks.
 
-    Attributes are the library's own; an extra (``EXTRAS``) that it does not have comes from a slow default here, or from
-    ``extras``, a mapping of name to function that a provider gives for speed.
+    Attributes are the library's own; an extra (``EXTRAS``) that it does not have comes from a slow default here, or
+    from ``extras``, a mapping of name to function that a provider gives for speed.
     """
 
     def __init__(self, library: Any, extras: dict[str, Callable[..., Any]] | None = None) -> None:

@@ -58,8 +58,8 @@ def array_kernel(
 
 
 FAMILIES = (
-    "base", "activation", "elementwise", "unary", "compare", "linear", "norm", "attention", "softmax", "loss", "indexing",
-    "shape", "reduction", "optimizer",
+    "base", "activation", "elementwise", "unary", "compare", "linear", "norm", "attention", "softmax", "loss",
+    "indexing", "shape", "reduction", "optimizer",
 )  # fmt: skip
 
 

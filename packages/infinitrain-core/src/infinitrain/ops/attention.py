@@ -24,7 +24,11 @@ def head_size(qkv: tuple[int, ...], n_head: int, n_kv_head: int) -> int:
 
 @op(profile="fused", results="y lse", autocast="lower", gradient="AttentionBackward")
 def AttentionForward(qkv: Tensor, n_head: int, n_kv_head: int, causal: bool = True) -> Results:
-    """y = softmax(q kᵀ / sqrt(d)) v per head, packed [q heads | k heads | v heads]; y (B, T, n_head d), lse (B, n_head, T)."""
+    """y (B, T, n_head d) = softmax(q kᵀ / sqrt(d)) v; lse (B, n_head, T) = log sum exp of the scores.
+
+    qkv is packed [q heads | k heads | v heads]; key and value head h serve query heads h r .. h r + r - 1 with
+    r = n_head / n_kv_head. ``causal`` hides keys later than the query.
+    """
     d = head_size(qkv.shape, n_head, n_kv_head)
     b, t, _ = qkv.shape
     statistics = float64 if qkv.dtype is float64 else float32

@@ -10,8 +10,9 @@ from ..backend import storage
 from ..backend.optable import Results, Scalar, Tensor, op, require_shape
 from ..backend.spec import TensorSpec
 from ..device import Device
-from ..dtype import DType
+from ..dtype import DType, int64
 from ..errors import DtypeError, ShapeError
+from ..tensor import Tensor as UserTensor
 
 
 @op(profile="base", dtypes="all", gradient="Cast")
@@ -137,3 +138,14 @@ def view(x: Any, shape: tuple[int, ...]) -> Any:
             )
         shape = tuple(x.numel // known if n == -1 else n for n in shape)
     return View.apply(x, shape)
+
+
+def as_index(what: str, x: Any) -> Any:
+    """Return integer tensor x as int64, which is what ops take as indices. Raises TypeError, DtypeError."""
+    if not isinstance(x, UserTensor):
+        raise TypeError(
+            f"{what} is a tensor of integers, got {type(x).__name__}; make one with infinitrain.tensor"
+        )
+    if not x.dtype.is_integer:
+        raise DtypeError(f"{what} has dtype {x.dtype}, expected integers")
+    return x if x.dtype is int64 else Cast(x, int64)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..autograd.function import Function
 from ..backend.optable import (
+    Index,
     Results,
     Scalar,
     Tensor,
@@ -14,30 +15,31 @@ from ..backend.optable import (
     broadcast_shapes,
     op,
     require_axis,
+    require_index,
     require_shape,
 )
 from ..dtype import bool_, float32, int64, promote
 from ..errors import DtypeError, ShapeError
 from ..tensor import Tensor as UserTensor
-from .base import Cast, cast, view
+from .base import Cast, as_index, cast, view
 from .compare import NotForward
 from .elementwise import in_dtype, number
 from .shape import Slice
 
 
-@op(profile="training", dtypes="integer", gradient="EmbeddingBackward")
-def EmbeddingForward(index: Tensor, weight: Tensor) -> Results:
+@op(profile="training", gradient="EmbeddingBackward")
+def EmbeddingForward(index: Index, weight: Tensor) -> Results:
     """Rows of weight (V, D) by index (...): y (..., D). An index outside 0..V-1 raises IndexError."""
+    require_index("index", index)
     if len(weight.shape) != 2:
         raise ShapeError(f"weight has shape {weight.shape}, expected (V, D)")
     return [((*index.shape, weight.shape[1]), weight.dtype)]
 
 
-@op(profile="training", results="dweight", accumulates="dweight", dtypes="integer")
-def EmbeddingBackward(index: Tensor, grad: Tensor, rows: int) -> Results:
+@op(profile="training", results="dweight", accumulates="dweight")
+def EmbeddingBackward(index: Index, grad: Tensor, rows: int) -> Results:
     """dweight (rows, D) = the sum of grad (..., D) over the places where index (...) names that row."""
-    if not grad.dtype.is_floating:
-        raise DtypeError(f"grad has dtype {grad.dtype}, expected a floating one")
+    require_index("index", index)
     if not grad.shape or grad.shape[:-1] != index.shape:
         raise ShapeError(f"grad has shape {grad.shape}, expected index's {index.shape} and one more axis")
     return [((rows, grad.shape[-1]), grad.dtype)]
@@ -45,8 +47,7 @@ def EmbeddingBackward(index: Tensor, grad: Tensor, rows: int) -> Results:
 
 def _require_gather(shape: tuple[int, ...], index: Any, axis: int) -> None:
     require_axis("axis", axis, len(shape))
-    if not index.dtype.is_integer:
-        raise DtypeError(f"index has dtype {index.dtype}, expected an integer one")
+    require_index("index", index)
     if len(index.shape) != len(shape) or any(
         i != axis and m > n for i, (m, n) in enumerate(zip(index.shape, shape, strict=False))
     ):
@@ -56,14 +57,14 @@ def _require_gather(shape: tuple[int, ...], index: Any, axis: int) -> None:
 
 
 @op(profile="training", dtypes="all", gradient="GatherBackward")
-def GatherForward(x: Tensor, index: Tensor, axis: int) -> Results:
+def GatherForward(x: Tensor, index: Index, axis: int) -> Results:
     """y[i, j, ...] = x there, but for the coordinate along axis, which is index[i, j, ...], in 0..n-1."""
     _require_gather(x.shape, index, axis)
     return [(index.shape, x.dtype)]
 
 
 @op(profile="training", results="dx")
-def GatherBackward(grad: Tensor, index: Tensor, shape: tuple, axis: int) -> Results:
+def GatherBackward(grad: Tensor, index: Index, shape: tuple, axis: int) -> Results:
     """dx of shape ``shape``: grad added where GatherForward took its elements."""
     _require_gather(shape, index, axis)
     require_shape("grad", grad.shape, index.shape)
@@ -76,7 +77,7 @@ def _require_bool(name: str, mask: Any) -> None:
 
 
 @op(profile="training", dtypes="all", gradient="MaskBackward")
-def MaskForward(x: Tensor, mask: Tensor, value: Scalar) -> Results:
+def MaskForward(x: Tensor, mask: Index, value: Scalar) -> Results:
     """value where mask, x elsewhere; x and mask (bool) broadcast."""
     _require_bool("mask", mask)
     if isinstance(value, float) and not x.dtype.is_floating:
@@ -85,7 +86,7 @@ def MaskForward(x: Tensor, mask: Tensor, value: Scalar) -> Results:
 
 
 @op(profile="training", results="dx")
-def MaskBackward(grad: Tensor, mask: Tensor, shape: tuple) -> Results:
+def MaskBackward(grad: Tensor, mask: Index, shape: tuple) -> Results:
     """dx = 0 where mask, grad elsewhere, summed to x's shape."""
     _require_bool("mask", mask)
     require_shape("grad", grad.shape, broadcast_shapes(shape, mask.shape))
@@ -93,7 +94,7 @@ def MaskBackward(grad: Tensor, mask: Tensor, shape: tuple) -> Results:
 
 
 @op(profile="training", dtypes="all", gradient="WhereBackward")
-def WhereForward(condition: Tensor, a: Tensor, b: Tensor) -> Results:
+def WhereForward(condition: Index, a: Tensor, b: Tensor) -> Results:
     """a where condition (bool), b elsewhere; all three broadcast, the dtypes of a and b promote."""
     _require_bool("condition", condition)
     shape = broadcast_shapes(condition.shape, broadcast_shapes(a.shape, b.shape))
@@ -101,7 +102,7 @@ def WhereForward(condition: Tensor, a: Tensor, b: Tensor) -> Results:
 
 
 @op(profile="training", results="da db", dtypes="all")
-def WhereBackward(condition: Tensor, grad: Tensor, a_shape: tuple, b_shape: tuple) -> Results:
+def WhereBackward(condition: Index, grad: Tensor, a_shape: tuple, b_shape: tuple) -> Results:
     """da = grad where condition, db = grad elsewhere, each summed to its operand's shape."""
     _require_bool("condition", condition)
     require_shape("grad", grad.shape, broadcast_shapes(condition.shape, broadcast_shapes(a_shape, b_shape)))
@@ -160,7 +161,7 @@ class Where(Function):
 
 def embedding(index: Any, weight: Any) -> Any:
     """Return rows of weight (V, D) by integer index (...): (..., D). Raises IndexError outside 0..V-1."""
-    return Embedding.apply(index, weight)
+    return Embedding.apply(as_index("embedding: index", index), weight)
 
 
 def gather(x: Any, axis: int, index: Any) -> Any:
@@ -168,7 +169,7 @@ def gather(x: Any, axis: int, index: Any) -> Any:
 
     index has as many axes as x, none but ``axis`` larger than x's. An index outside 0..n-1 raises IndexError.
     """
-    return Gather.apply(x, index, axis_of(axis, x.ndim, "gather: axis"))
+    return Gather.apply(x, as_index("gather: index", index), axis_of(axis, x.ndim, "gather: axis"))
 
 
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:

@@ -16,7 +16,9 @@ def _statistics_dtype(x: Any) -> Any:
 
 @op(profile="training", results="y mean rstd", gradient="LayerNormBackward")
 def LayerNormForward(x: Tensor, weight: Tensor, bias: Tensor | None, eps: Scalar) -> Results:
-    """y = (x - mean) rstd weight + bias, rstd = 1/sqrt(var + eps), biased variance, over the last axis; mean, rstd (...)."""
+    """y = (x - mean) rstd weight + bias, rstd = 1/sqrt(var + eps) with the biased variance, over the last axis;
+    mean, rstd (...).
+    """
     if not x.shape:
         raise ShapeError("x has no last axis")
     require_shape("weight", weight.shape, x.shape[-1:])
@@ -28,7 +30,9 @@ def LayerNormForward(x: Tensor, weight: Tensor, bias: Tensor | None, eps: Scalar
 
 @op(profile="training", results="dx dweight dbias", accumulates="dweight dbias")
 def LayerNormBackward(x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, grad: Tensor) -> Results:
-    """With h = (x - mean) rstd, g = grad weight: dx = rstd (g - mean(g) - h mean(g h)); dweight = sum grad h; dbias = sum grad."""
+    """With h = (x - mean) rstd, g = grad weight: dx = rstd (g - mean(g) - h mean(g h)); dweight = sum of grad h;
+    dbias = sum of grad.
+    """
     require_shape("grad", grad.shape, x.shape)
     require_shape("weight", weight.shape, x.shape[-1:])
     require_shape("mean", mean.shape, x.shape[:-1])

@@ -20,7 +20,9 @@ def AdamW(
     weight_decay: Scalar,
     step: Scalar,
 ) -> Results:
-    """m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²; p = p (1 - lr wd) - lr (m/(1-b1ᵗ)) / (sqrt(v/(1-b2ᵗ)) + eps), t = step."""
+    """m = b1 m + (1-b1) g; v = b2 v + (1-b2) g²; p = p (1 - lr wd) - lr (m/(1-b1ᵗ)) / (sqrt(v/(1-b2ᵗ)) + eps) with
+    t = step, from 1.
+    """
     _same_shapes(params, grads=grads, ms=ms, vs=vs)
     return []
 
@@ -37,7 +39,9 @@ def SGD(
     nesterov: bool,
     first: bool,
 ) -> Results:
-    """g += wd p; b = g if first else mu b + (1-dampening) g; p -= lr (g + mu b if nesterov else b); no momenta: p -= lr g."""
+    """g += wd p; b = g if first else mu b + (1-dampening) g; p -= lr (g + mu b if nesterov else b); without momenta
+    p -= lr g.
+    """
     _same_shapes(params, grads=grads, **({"momenta": momenta} if momenta else {}))
     return []
 
