@@ -1,4 +1,4 @@
-"""What thread ranks share: the table of specs, plans, first use, registration; and what each has of its own."""
+"""What thread ranks share (specs, plans, first use, registration), and what each has of its own."""
 
 from __future__ import annotations
 
