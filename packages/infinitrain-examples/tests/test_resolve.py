@@ -43,7 +43,7 @@ def test_overrides_of_the_preset() -> None:
 
 def test_each_model_has_a_learning_rate_and_a_number_of_steps() -> None:
     tiny, large = (resolve(parse(["--model", name])).optimisation for name in ("tiny", "d36"))
-    assert (tiny.learning_rate, tiny.num_iteration, tiny.lr_warmup_iters) == (3e-3, 800, 80)
+    assert (tiny.learning_rate, tiny.num_iteration, tiny.lr_warmup_iters) == (3e-3, 900, 90)
     assert (large.learning_rate, large.num_iteration, large.lr_warmup_iters) == (2.5e-4, 10, 1)
     assert resolve(parse(["--model", "d36", "--learning_rate", "1"])).optimisation.learning_rate == 1
 
@@ -81,7 +81,7 @@ def test_accumulation() -> None:
         ("--learning_rate inf", "--learning_rate must be above 0, got inf"),
         ("--min_lr 0.1", r"--min_lr must lie between 0 and --learning_rate 0\.003, got 0\.1"),
         ("--min_lr -1e-5", "--min_lr must lie"),
-        ("--lr_warmup_iters 800", r"must be below --lr_decay_iters 800.*use 799 or less"),
+        ("--lr_warmup_iters 900", r"must be below --lr_decay_iters 900.*use 899 or less"),
         ("--lr_warmup_iters -1", "--lr_warmup_iters must be at least 0"),
         ("--lr_decay_iters 0", "--lr_decay_iters must be at least 1"),
         ("--weight_decay -0.1", "--weight_decay must be at least 0"),
@@ -118,7 +118,7 @@ def test_what_is_refused(flags: str, message: str) -> None:
 @pytest.mark.parametrize(
     "flags",
     ["--total_batch_size 1500", "--total_batch_size 256", "--n_embd 100 --n_head 3", "--sequence_length 999",
-     "--lr_warmup_iters 900"],
+     "--lr_warmup_iters 950"],
 )  # fmt: skip
 def test_the_advice_works(flags: str) -> None:
     with pytest.raises(UsageError) as error:

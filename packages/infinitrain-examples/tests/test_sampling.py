@@ -60,3 +60,14 @@ def test_each_token_comes_from_the_end_of_what_is_there() -> None:
     )
     whole = generate(model, [1, 2, 3, 4, 5], 3, device=CPU, generator=Generator(), temperature=0)
     assert generate(model, [9, 2, 3, 4, 5], 3, device=CPU, generator=Generator(), temperature=0) == whole
+
+
+def test_the_window_limits_what_is_seen() -> None:
+    model = TransformerModel(
+        TransformerConfig(block_size=8, vocab_size=11, n_layer=1, n_head=1, n_embd=8), seed=2
+    )
+    lengths: list[int] = []
+    model.register_forward_pre_hook(lambda module, args: lengths.append(args[0].shape[1]))
+    for window in (3, 99):
+        generate(model, [1, 2], 8, device=CPU, generator=Generator(), window=window)
+    assert lengths == [2, 3, 3, 3, 3, 3, 3, 3, 2, 3, 4, 5, 6, 7, 8, 8]

@@ -62,7 +62,7 @@ class OptimisationFlags:
     """How the model learns."""
 
     num_iteration: int | None = None
-    """Optimizer steps. Without it: 800 for tiny, 10 for the other models."""
+    """Optimizer steps. Without it: 900 for tiny, 10 for the other models."""
     total_batch_size: int | None = None
     """Tokens in each optimizer step; gradients of several micro-batches are added up to reach it.
     Without it: one micro-batch, --batch_size times --sequence_length."""

@@ -144,6 +144,7 @@ def write_text(
         text.text_length,
         device=device,
         generator=generator,
+        window=run.config.data.sequence_length,
         temperature=text.temperature,
         top_k=text.top_k,
     )

@@ -22,20 +22,24 @@ def generate(
     *,
     device: Device,
     generator: Generator,
+    window: int | None = None,
     temperature: float = 1.0,
     top_k: int = 0,
 ) -> list[int]:
     """Return `count` tokens that continue `prompt`, which has at least one.
 
-    The model sees the last `block_size` tokens. Each token takes one word of `generator`, one for the host.
+    The model sees the last `window` tokens, at most and by default `block_size`. More than it was trained on
+    makes no sense: positions beyond were never learnt. Each token takes one word of `generator`, one for the
+    host.
     """
     tokens = list(prompt)
+    seen = min(window or model.config.block_size, model.config.block_size)
     training = model.training
     model.eval()
     with no_grad():
         for _ in range(count):
-            window = np.array([tokens[-model.config.block_size :]], dtype=np.int64)
-            logits = model(from_numpy(window, device)).numpy()[0, -1]
+            context = np.array([tokens[-seen:]], dtype=np.int64)
+            logits = model(from_numpy(context, device)).numpy()[0, -1]
             uniform = float(to_uniform(generator.random_raw(1))[0])
             tokens.append(choose(logits, uniform, temperature=temperature, top_k=top_k))
     model.train(training)
