@@ -1,0 +1,17 @@
+"""Calls of infinitrain.ops beside the same calls in PyTorch: one file per family, as the ops have."""
+
+from __future__ import annotations
+
+from . import compare, elementwise, fused, indexing, linear, reduction, shape, unary
+from .case import Case
+
+CASES: tuple[Case, ...] = (
+    *unary.CASES,
+    *elementwise.CASES,
+    *compare.CASES,
+    *reduction.CASES,
+    *shape.CASES,
+    *indexing.CASES,
+    *linear.CASES,
+    *fused.CASES,
+)
