@@ -146,3 +146,25 @@ def test_tolerance_tells_bfloat16_sums_from_float32_sums():
         half = half + row
     assert (np.abs(single - exact) <= bound).all()
     assert (np.abs(half.astype(np.float64) - exact) > bound).mean() > 0.5
+
+
+def test_tolerances_are_not_lax():
+    """In float32, an error of 1e-3 in the largest element of a result is outside for every case."""
+    from infinitrain.backend import OPS
+    from infinitrain.device import CPU
+    from infinitrain.dtype import float32
+
+    lax = []
+    for case in all_cases():
+        if case.op not in OPS or "float32" not in case.dtypes or case.name == "mean1000":
+            continue  # a mean of 1,000 standard deviations leaves float32 three digits
+        data = Data(0, "float32")
+        for name, want in Call(case.op, case.build(data), data, CPU).want().items():
+            if not want.value.size or not np.abs(want.value).max():
+                continue
+            at = np.unravel_index(int(np.argmax(np.abs(want.value))), want.value.shape)
+            size = np.broadcast_to(want.magnitude, want.value.shape)
+            bound = allowed(case.op, float32, want.value, size, want.terms)[at]
+            if bound >= 1e-3 * abs(want.value[at]):
+                lax.append(f"{case}: {name} allows {bound:.3g} at {want.value[at]:.3g}")
+    assert not lax

@@ -64,7 +64,8 @@ def _rows(x: Array) -> Array:
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
-def _sum_to(x: Array, shape: tuple[int, ...]) -> Array:
+def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return x summed over the axes along which ``shape`` was broadcast to x's."""
     extra = x.ndim - len(shape)
     x = x.sum(axis=tuple(range(extra)))
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1)
@@ -79,7 +80,7 @@ def matmul_da(b: Array, grad: Array, shape: tuple[int, ...]) -> dict[str, Want]:
     )
     return {
         "da": Want(
-            _sum_to(full, shape), _sum_to(size, shape), max(1, grad.size // max(1, math.prod(shape[:-1])))
+            sum_to(full, shape), sum_to(size, shape), max(1, grad.size // max(1, math.prod(shape[:-1])))
         )
     }
 
@@ -90,7 +91,7 @@ def matmul_db(a: Array, grad: Array, shape: tuple[int, ...]) -> dict[str, Want]:
         np.matmul(np.swapaxes(np.abs(a), -1, -2), np.abs(grad)),
     )
     terms = a.size // max(1, a.shape[-1])
-    return {"db": Want(_sum_to(full, shape), _sum_to(size, shape), terms)}
+    return {"db": Want(sum_to(full, shape), sum_to(size, shape), terms)}
 
 
 # Normalisation
@@ -162,8 +163,9 @@ def softmax(x: Array, axis: int) -> dict[str, Want]:
     shifted = x - x.max(axis, keepdims=True)
     e = np.exp(shifted)
     y = e / e.sum(axis, keepdims=True)
-    # The argument of exp is off by a unit of x and of its maximum.
-    return {"y": Want(y, y * (1.0 + np.abs(x) + np.abs(x).max(axis, keepdims=True)), x.shape[axis])}
+    # x - max is rounded to a unit of itself; exp turns that into a relative error, of every term of the sum too.
+    noise = np.abs(shifted) + (y * np.abs(shifted)).sum(axis, keepdims=True)
+    return {"y": Want(y, y * (1.0 + noise), x.shape[axis])}
 
 
 def softmax_backward(grad: Array, y: Array, axis: int) -> dict[str, Want]:
