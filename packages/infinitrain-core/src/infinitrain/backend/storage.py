@@ -32,7 +32,7 @@ class DeviceTensor:
     """A dense row-major tensor on a device: what kernels get and what the dispatcher creates.
 
         ``shape``, ``dtype``, ``device``, ``numel``, ``ndim``, ``nbytes``; ``ptr`` (address, offset included), ``array``
-    (the     provider's array over the same memory), ``buffer`` and ``offset`` (bytes).
+    (the provider's array over the same memory), ``buffer`` and ``offset`` (bytes).
     """
 
     _buffer: Any = None
@@ -71,9 +71,10 @@ class DeviceTensor:
     def buffer(self) -> Buffer:
         if self._buffer is None:
             runtime = get_device_guard_impl(self.spec.device.type)
-            self._buffer, self._offset = runtime.adopt(self.__dict__["array"])
-        buffer: Buffer = self._buffer
-        return buffer
+            buffer, self._offset = runtime.adopt(self.__dict__["array"])
+            self._buffer = buffer  # last: another thread that sees it finds its offset set
+        found: Buffer = self._buffer
+        return found
 
     @property
     def offset(self) -> int:
