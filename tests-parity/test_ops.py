@@ -8,7 +8,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 import torch
-from agreement import array, assert_agree
+from agreement import array, assert_agree, ratio
 from cases import CASES, Case
 from cases.case import NARROW
 
@@ -16,6 +16,7 @@ import infinitrain as it
 from infinitrain import ops
 
 DTYPES = ("float32", "float64")
+HALVES = {"bfloat16": 2.0**-9, "float16": 2.0**-11}  # what rounding once may cost
 NOT_IN_TORCH = {
     "OPS": "the table",
     "AccumulateGrad": "a row of the table",
@@ -61,6 +62,42 @@ def test_results_and_gradients(case: Case, dtype: str) -> None:
             assert_agree(f"ops, gradients, {dtype}", f"{case} input {i}", a.grad, b.grad, tolerance)
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("case", [case for case in CASES if case.has_floats()], ids=str)
+def test_half_floats(case: Case, dtype: str) -> None:
+    """Rounding once, of sums in float32 [contract 4.7], is at most twice as far from float64 as PyTorch is."""
+    rng = np.random.default_rng(crc32(str(case).encode()))
+    inputs = [torch.tensor(make(rng)) for make in case.inputs]
+    inputs = [x.to(getattr(torch, dtype)) if x.is_floating_point() else x for x in inputs]
+    halves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    exact = [
+        (x.double() if x.is_floating_point() else x).requires_grad_(x.is_floating_point()) for x in inputs
+    ]
+    ours = [_ours(x) for x in inputs]
+
+    half_results = _tuple(case.theirs(*halves))
+    exact_results = _tuple(case.theirs(*exact))
+    if not all(x.isfinite().all() for x in half_results if x.is_floating_point()):
+        pytest.skip(f"leaves the range of {dtype}")
+    results = _tuple(case.ours(getattr(ops, case.op), *ours))
+
+    for i, (a, b, c) in enumerate(zip(results, half_results, exact_results, strict=True)):
+        if c.is_floating_point():
+            tolerance = 2 * ratio(b, c) + HALVES[dtype]
+            assert_agree(f"ops, results, {dtype}", f"{case} result {i}", a, c, tolerance)
+        if c.requires_grad:
+            weights = torch.tensor(rng.normal(0.3, 1, b.shape)).to(b.dtype)
+            a.backward(it.from_numpy(weights.double().numpy()).astype(str(a.dtype)), retain_graph=True)
+            b.backward(weights, retain_graph=True)
+            c.backward(weights.to(c.dtype), retain_graph=True)
+    for i, (a, b, c) in enumerate(zip(ours, halves, exact, strict=True)):
+        if c.grad is not None:
+            assert str(a.grad.dtype) == dtype
+            tolerance = 2 * ratio(b.grad, c.grad) + HALVES[dtype]
+            if tolerance < 0.1:  # where halves leave nothing of a gradient, there is nothing to compare
+                assert_agree(f"ops, gradients, {dtype}", f"{case} input {i}", a.grad, c.grad, tolerance)
+
+
 def test_every_function_has_a_case() -> None:
     functions = set(ops.__all__) - set(NOT_IN_TORCH)
     cases = {case.op for case in CASES}
@@ -72,3 +109,12 @@ def test_every_function_has_a_case() -> None:
 
 def _tuple(results: Any) -> tuple[Any, ...]:
     return tuple(results) if isinstance(results, tuple | list) else (results,)
+
+
+def _ours(x: torch.Tensor) -> it.Tensor:
+    """Return our tensor with the values and the dtype of ``x``, a half or integers; a leaf."""
+    if not x.is_floating_point():
+        return it.from_numpy(x.numpy())
+    made = it.from_numpy(x.float().numpy()).astype(str(x.dtype).removeprefix("torch.")).detach()
+    made.requires_grad = True
+    return made

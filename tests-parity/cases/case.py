@@ -30,6 +30,10 @@ class Case:
     def __str__(self) -> str:
         return f"{self.op}-{self.about}".replace(" ", "_")
 
+    def has_floats(self) -> bool:
+        rng = np.random.default_rng(0)
+        return any(make(rng).dtype.kind == "f" for make in self.inputs)
+
 
 def normal(*shape: int, scale: float = 1.0) -> Maker:
     """Normal values, each column on a scale of its own, so that mixed-up elements show."""

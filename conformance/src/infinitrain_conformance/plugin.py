@@ -172,6 +172,9 @@ class Recorder:
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         if session.config.option.collectonly:
             return
+        self.emit(
+            "facts", facts=self.target.versions() | {"seed": session.config.getoption("conformance_seed")}
+        )
         try:
             device = self.target.device
         except NotLoadable as error:
@@ -183,12 +186,13 @@ class Recorder:
                 session.items.remove(item)
                 del self.cases[test_id(item)]
         self.emit("selected", cases=[asdict(case) for case in self.cases.values()])
-        self.emit("facts", facts=self.target.facts() | {"seed": session.config.getoption("conformance_seed")})
+        self.emit("facts", facts=self.target.facts())
 
     def stop(self, session: pytest.Session, code: int, message: str) -> NoReturn:
         """End the run with an exit code and what is known."""
         self.emit("abort", code=code, message=message)
-        pytest.exit(message, returncode=code)
+        # The parent process prints the message, below the summary.
+        pytest.exit("stopped" if self.journal_path else message, returncode=code)
 
     # One test -----------------------------------------------------------------------------------------
     # ------------

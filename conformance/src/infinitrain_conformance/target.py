@@ -131,13 +131,24 @@ class Target:
                 missing.setdefault(row.profile, []).append(row.name)
         return missing
 
-    def facts(self) -> dict[str, Any]:
-        """Return versions and declarations for the report; of the device only what is known by now."""
+    def versions(self) -> dict[str, Any]:
+        """Return what is known before the backend is loaded."""
         import numpy
 
         from infinitrain import backend
         from infinitrain.__about__ import __version__ as core
 
+        return {
+            "suite": __version__,
+            "core": core,
+            "core_contract": ".".join(map(str, backend.CONTRACT)),
+            "python": platform.python_version(),
+            "numpy": numpy.__version__,
+            "platform": platform.platform(),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the backend declares; of its device only what is known by now."""
         record = self.record
         provider: dict[str, Any] = {
             "name": self.name,
@@ -154,13 +165,4 @@ class Target:
             provider["distribution"] = f"module {self.spec.module}"
         if "runtime" in self.__dict__:
             provider |= {"describe": self.description, "device_count": self.runtime.device_count()}
-        return {
-            "suite": __version__,
-            "core": core,
-            "core_contract": ".".join(map(str, backend.CONTRACT)),
-            "python": platform.python_version(),
-            "numpy": numpy.__version__,
-            "platform": platform.platform(),
-            "provider": provider,
-            "missing_kernels": self.missing_kernels(),
-        }
+        return {"provider": provider, "missing_kernels": self.missing_kernels()}

@@ -30,7 +30,7 @@ UNARY: tuple[tuple[str, tuple[float, float], Unary, Unary, Unary, bool], ...] = 
         "Sigmoid",
         (-9, 9),
         lambda x: 1 / (1 + np.exp(-x)),
-        np.ones_like,
+        lambda x: (1 + np.abs(x)) / (1 + np.exp(-x)),
         lambda x: 1 / (2 + 2 * np.cosh(x)),
         True,
     ),

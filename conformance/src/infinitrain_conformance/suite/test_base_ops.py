@@ -97,6 +97,17 @@ def test_cast_extremes(target: Target, heading: str) -> None:
 
 
 @pytest.mark.contract("4.4", level="L1", op="Cast", base=True)
+def test_results_do_not_alias(target: Target, heading: str) -> None:
+    """Eight results of one size, all kept, hold eight different values."""
+    from infinitrain.backend import OPS
+    from infinitrain.dtype import float64
+
+    kept = [OPS["Cast"].call(put(np.full(1000, i, np.float32), target), float64) for i in range(8)]
+    found = [np.unique(t.numpy()).tolist() for t in kept]
+    expect(heading, found == [[i] for i in range(8)], f"results 0 to 7 hold {found}: they share memory")
+
+
+@pytest.mark.contract("4.4", level="L1", op="Cast", base=True)
 def test_cast_into_destination(target: Target, seed: int, heading: str) -> None:
     from infinitrain.backend import OPS, TensorSpec
     from infinitrain.dtype import bfloat16

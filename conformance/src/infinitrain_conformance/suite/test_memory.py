@@ -70,8 +70,8 @@ def test_malloc(nbytes: int, memory: Memory, heading: str) -> None:
 
 @pytest.mark.contract("3.3", level="L1")
 def test_buffers_do_not_overlap(memory: Memory, seed: int, heading: str) -> None:
-    """Forty buffers alive at once hold forty different patterns."""
-    sizes = [1 + 97 * i for i in range(40)]
+    """Forty buffers alive at once, half of them of one size, hold forty different patterns."""
+    sizes = [1 + 97 * i for i in range(20)] + [4096] * 20
     buffers = [memory.malloc(n) for n in sizes]
     for i, (buffer, n) in enumerate(zip(buffers, sizes, strict=True)):
         memory.write(buffer, pattern(seed + i, n))

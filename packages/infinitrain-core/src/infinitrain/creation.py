@@ -9,6 +9,7 @@ import numpy as np
 
 from ._methods import Scalar, shape_of
 from .backend import storage
+from .backend.runtime import check_device
 from .backend.spec import TensorSpec
 from .device import CPU, Device, DeviceType
 from .dtype import DType, as_dtype, float32
@@ -26,10 +27,10 @@ def from_numpy(array: np.ndarray, device: DeviceLike = CPU, *, requires_grad: bo
     dense = np.array(array, dtype.numpy, order="C")  # a copy, native byte order
     made: Tensor
     if spec.device.type is DeviceType.CPU:
-        made = storage.wrap(spec, dense, storage.check_device(spec.device))
+        made = storage.wrap(spec, dense, check_device(spec.device))
     else:
         made = storage.empty_like_spec(spec)
-        storage.write_bytes(made, memoryview(dense.reshape(-1).view(np.uint8)))
+        storage.write_bytes(made, memoryview(dense.reshape(-1).view(np.uint8).data))
     made.requires_grad = requires_grad
     return made
 
@@ -117,5 +118,5 @@ def from_dlpack(source: Any) -> Tensor:
         raise DtypeError(f"from_dlpack: {error}; only host memory can be exchanged") from error
     dense = array if array.flags["C_CONTIGUOUS"] and array.flags["WRITEABLE"] else array.copy()
     spec = TensorSpec.of(dense.shape, as_dtype(dense.dtype), CPU)
-    made: Tensor = storage.wrap(spec, dense, storage.check_device(CPU))
+    made: Tensor = storage.wrap(spec, dense, check_device(CPU))
     return made

@@ -12,16 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from infinitrain.autograd import no_grad
+from infinitrain import Device, DeviceType, Generator, InfiniTrainError, from_numpy, no_grad
 from infinitrain.backend import get_device_guard_impl, load_backend_module, set_backend_options
 from infinitrain.backend.discovery import registrar_path
 from infinitrain.backend.runtime import check_device
-from infinitrain.creation import from_numpy
-from infinitrain.device import Device, DeviceType
-from infinitrain.errors import InfiniTrainError
 from infinitrain.nn import CrossEntropyLoss, TransformerConfig, TransformerModel
 from infinitrain.optim import SGD, AdamW, LRScheduler, Optimizer, Schedule, clip_grad_norm, decay_groups
-from infinitrain.random import Generator
 
 from .config import PROG, Config, parse
 from .console import Memory

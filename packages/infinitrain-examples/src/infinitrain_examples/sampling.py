@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infinitrain.autograd import no_grad
-from infinitrain.creation import from_numpy
-from infinitrain.device import Device
+from infinitrain import Device, Generator, from_numpy, no_grad
 from infinitrain.nn import TransformerModel
-from infinitrain.random import Generator, to_uniform
+from infinitrain.random import to_uniform
 
 
 def generate(

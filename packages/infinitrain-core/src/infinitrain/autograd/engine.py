@@ -121,7 +121,8 @@ def _arrive(
 
 def _count_hooked(first: Node) -> dict[int, list[Any]]:
     """Return, for each leaf below ``first`` with post-accumulate hooks, [leaf, edges that lead to it, written yet]."""
-    seen, stack, pending = {first}, [first], {}
+    seen, stack = {first}, [first]
+    pending: dict[int, list[Any]] = {}
     while stack:
         for edge in stack.pop().edges or ():
             if edge is None:

@@ -114,11 +114,11 @@ class Node:
             outs.append(None)
             flags.append(False)
         if not leaves:
-            return op(*args)  # type: ignore[no-any-return]
+            return op(*args)
         got = op(*args, out=tuple(outs), accumulate=tuple(flags))
         for leaf in leaves:
             leaf._stale = False
-        return got  # type: ignore[no-any-return]
+        return got
 
 
 _FREED = (

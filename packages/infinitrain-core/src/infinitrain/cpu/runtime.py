@@ -51,7 +51,7 @@ class CpuRuntime(DeviceGuardImpl):
     """One device, no streams, arrays are NumPy's."""
 
     host_visible = True
-    type = DeviceType.CPU  # type: ignore[assignment]
+    type = DeviceType.CPU
 
     def initialize(self, launch: LaunchInfo) -> None:
         """Let malloc reuse freed memory of any size. INFINITRAIN_MALLOPT=0 leaves the process's allocator as it is.

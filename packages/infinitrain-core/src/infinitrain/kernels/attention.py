@@ -17,7 +17,7 @@ def unpack(xp: Any, qkv: Any, n_head: int, n_kv_head: int) -> tuple[Any, Any, An
     k = xp.reshape(qkv[:, :, cut[0] : cut[1]], (b, t, n_kv_head, 1, d))
     v = xp.reshape(qkv[:, :, cut[1] :], (b, t, n_kv_head, 1, d))
     order = (0, 2, 3, 1, 4)
-    return tuple(xp.permute_dims(part, order) for part in (q, k, v))  # type: ignore[return-value]
+    return tuple(xp.permute_dims(part, order) for part in (q, k, v))
 
 
 def pack(xp: Any, part: Any) -> Any:

@@ -122,7 +122,8 @@ def register_array_kernels(
             record.problems.append("register_array_kernels was called twice [contract 4.3]")
             return ()
         layers["array"] = kernel
-    for name, view in NO_OP_KERNELS.items():
+    views: dict[str, Callable[..., Any]] = dict(NO_OP_KERNELS)
+    for name, view in views.items():
         record.kernels.setdefault(name, {})["array"] = Kernel(name, "array", view)
     record.missing_array_kernels = tuple(missing)
     return record.missing_array_kernels
