@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .spec import TensorSpec
 from .storage import DeviceTensor
 
@@ -17,4 +19,7 @@ def no_op_backward(shape: tuple[int, ...], grad: DeviceTensor) -> DeviceTensor:
     return no_op_forward(grad, shape)
 
 
-NO_OP_KERNELS = {"NoOpForward": no_op_forward, "NoOpBackward": no_op_backward}
+NO_OP_KERNELS: dict[str, Callable[..., DeviceTensor]] = {
+    "NoOpForward": no_op_forward,
+    "NoOpBackward": no_op_backward,
+}

@@ -122,8 +122,7 @@ def register_array_kernels(
             record.problems.append("register_array_kernels was called twice [contract 4.3]")
             return ()
         layers["array"] = kernel
-    views: dict[str, Callable[..., Any]] = dict(NO_OP_KERNELS)
-    for name, view in views.items():
+    for name, view in NO_OP_KERNELS.items():
         record.kernels.setdefault(name, {})["array"] = Kernel(name, "array", view)
     record.missing_array_kernels = tuple(missing)
     return record.missing_array_kernels
