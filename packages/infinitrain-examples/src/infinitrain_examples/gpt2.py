@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from infinitrain import Device, DeviceType, Generator, InfiniTrainError, from_numpy, no_grad
-from infinitrain.backend import get_device_guard_impl, load_backend_module, set_backend_options
-from infinitrain.backend.discovery import registrar_path
-from infinitrain.backend.runtime import check_device
+from infinitrain.backend import (
+    get_device_guard_impl,
+    load_backend_module,
+    registrar_path,
+    set_backend_options,
+    synchronize,
+)
 from infinitrain.nn import CrossEntropyLoss, TransformerConfig, TransformerModel
 from infinitrain.optim import SGD, AdamW, LRScheduler, Optimizer, Schedule, clip_grad_norm, decay_groups
 
@@ -164,7 +168,7 @@ def open_device(config: Config) -> Device:
         raise UsageError(
             f"--backend_option {next(iter(options))} is for a backend; --device cpu has no options"
         )
-    check_device(device)
+    synchronize(device)  # the first use starts it, or says why it cannot be had
     return device
 
 
