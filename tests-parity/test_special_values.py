@@ -1,0 +1,72 @@
+"""Infinities, NaN, zeros and dtypes that meet: where conventions differ, ours are PyTorch's."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import infinitrain as it
+from infinitrain import ops
+from infinitrain.dtype import promote
+
+VALUES = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-40, 88, -88, 100, -100, 3e38], np.float32)
+ROWS = np.array(
+    [[np.inf, 1, 2], [-np.inf, 1, 2], [-np.inf, -np.inf, -np.inf], [np.nan, 1, 2], [1e30, 1, 2], [5, 5, 5]],
+    np.float32,
+)
+UNARY = ("neg", "abs", "reciprocal", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid")
+DTYPES = ["bool_", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+
+
+def _same(ours: it.Tensor, theirs: torch.Tensor) -> None:
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-6, atol=1e-38, strict=True)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions(name: str) -> None:
+    _same(getattr(ops, name)(it.from_numpy(VALUES)), getattr(torch, name)(torch.tensor(VALUES)))
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 0.0, 0.5, 1.0, 2.0, 3.0])
+def test_powers(exponent: float) -> None:
+    _same(ops.pow(it.from_numpy(VALUES), exponent), torch.pow(torch.tensor(VALUES), exponent))
+
+
+@pytest.mark.parametrize("base", [0.0, 1.0, 2.0])
+def test_powers_of_a_number(base: float) -> None:
+    _same(ops.pow(base, it.from_numpy(VALUES)), torch.pow(base, torch.tensor(VALUES)))
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_arithmetic(name: str) -> None:
+    a, b = (np.array(side, np.float32) for side in zip(*product(VALUES, VALUES), strict=True))
+    _same(
+        getattr(ops, name)(it.from_numpy(a), it.from_numpy(b)),
+        getattr(torch, name)(*map(torch.tensor, (a, b))),
+    )
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "max", "min", "argmax"])
+def test_rows(name: str) -> None:
+    theirs = getattr(torch, {"max": "amax", "min": "amin"}.get(name, name))
+    rows = ROWS[[0, 1, 3, 4]] if name == "argmax" else ROWS  # of equals, PyTorch promises none
+    _same(getattr(ops, name)(it.from_numpy(rows), -1), theirs(torch.tensor(rows), -1))
+
+
+@pytest.mark.parametrize("targets", [[1, 0], [0, 0], [-100, -100]])
+def test_cross_entropy(targets: list[int]) -> None:
+    logits, index = ROWS[[1, 4]], np.array(targets)
+    _same(
+        ops.cross_entropy(it.from_numpy(logits), it.from_numpy(index)),
+        F.cross_entropy(torch.tensor(logits), torch.tensor(index)),
+    )
+
+
+@pytest.mark.parametrize(("a", "b"), list(product(DTYPES, DTYPES)))
+def test_dtypes_that_meet(a: str, b: str) -> None:
+    theirs = torch.promote_types(*(getattr(torch, name.removesuffix("_")) for name in (a, b)))
+    assert str(promote(getattr(it, a), getattr(it, b))) == str(theirs).removeprefix("torch.")
