@@ -100,7 +100,7 @@ def require_record(type: DeviceType) -> BackendRecord:
     record = _records.get(type)
     if record is None and type is DeviceType.CUDA and _under_construction() is None:
         # Its name is built in, so that parsing did not load its package as it does for a provider's.
-        discovery().load_backend("cuda")
+        discovery().load_backend(type_name(type))
         record = _records.get(type)
     if record is None:
         building = _under_construction()

@@ -117,7 +117,7 @@ def has_device_guard_impl(type: DeviceType) -> bool:
     if find_record(type) is None and type is DeviceType.CUDA:
         from .discovery import load_backend
 
-        load_backend("cuda", quiet=True)
+        load_backend(type_name(type), quiet=True)
     return find_record(type) is not None
 
 
