@@ -23,6 +23,7 @@ from .report import LEVELS, NO_BACKEND, Case, Report, Result
 from .target import Broken, NoDevice, NotLoadable, Spec, Target
 
 DEFAULT_TIMEOUT: Final = 120.0
+NO_KERNEL: Final = "no kernel "
 _STATE: Final = pytest.StashKey["Recorder"]()
 
 
@@ -56,10 +57,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "contract(clause, level, op=None, base=False, optional=False, hardware=False, external=False): what "
-        "a conformance test checks; ``base`` ops may not be missing, ``optional`` tests may be declined with "
-        "NotSupportedError, ``hardware`` ones skipped where there is too little, ``external`` ones are for "
-        "providers outside core",
+        "contract(clause, level, op=None, base=False, optional=False, hardware=False, half=False, external=False): "
+        "what a conformance test checks; ``base`` ops may not be missing, ``optional`` tests may be declined with "
+        "NotSupportedError, ``hardware`` ones skipped where there is too little, ``half`` ones need half precision, "
+        "``external`` ones are for providers outside core",
     )
     if config.getoption("conformance_backend") is not None:
         recorder = Recorder(config)
@@ -90,10 +91,15 @@ def _in_floor(item: pytest.Item, op: str | None) -> bool:
         return True
     from infinitrain.backend import OPS
 
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    return (
-        op in OPS and OPS[op].profile in ("base", "training") and params.get("dtype", "float32") == "float32"
-    )
+    return op in OPS and OPS[op].profile in ("base", "training") and not _needs_more_than_float32(item)
+
+
+def _needs_more_than_float32(item: pytest.Item) -> bool:
+    """Tell whether the test is about half precision or float64, which a provider may lack."""
+    mark = item.get_closest_marker("contract")
+    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    named = any(value in ("bfloat16", "float16", "float64") for value in params if isinstance(value, str))
+    return named or (mark is not None and bool(mark.kwargs.get("half")))
 
 
 def _is_external(item: pytest.Item) -> bool:
@@ -215,6 +221,9 @@ class Recorder:
 
             if case.op not in OPS:
                 pytest.skip(f"this infinitrain-core has no op {case.op}")
+            missing = self.report.facts.get("missing_kernels", {})
+            if any(case.op in ops for profile, ops in missing.items() if profile != "base"):
+                pytest.skip(f"{NO_KERNEL}{case.op}")
         if case.level != "L0":
             self.start_device(item.session)
 
@@ -243,12 +252,14 @@ class Recorder:
         case = case_of(item)
         if case is None:
             return report
-        if report.failed and call.excinfo is not None:
+        if call.excinfo is not None and str(call.excinfo.value).startswith(NO_KERNEL):
+            report.unsupported = True  # type: ignore[attr-defined]
+        elif report.failed and call.excinfo is not None:
             why = declined(case, item, call.excinfo.value)
             if why is not None:
                 report.outcome = "skipped"
                 report.longrepr = (str(item.path), 0, why)
-                report.unsupported = why  # type: ignore[attr-defined]
+                report.unsupported = True  # type: ignore[attr-defined]
             elif not isinstance(call.excinfo.value, AssertionError):
                 report.sections.insert(0, ("conformance", self.heading(case, item)))
         return report
@@ -341,8 +352,7 @@ def declined(case: Case, item: pytest.Item, error: BaseException) -> str | None:
         return None if missing in BASE_OPS or mark.kwargs.get("base") else f"no kernel {missing}"
     if isinstance(error, UnsupportedDtypeError | UnsupportedShapeError) and case.op is not None:
         # float32 is the floor of every op that a provider has.
-        dtype = getattr(item, "callspec", None) and item.callspec.params.get("dtype")  # type: ignore[attr-defined]
-        wide = isinstance(error, UnsupportedDtypeError) and dtype in (None, "float32")
+        wide = isinstance(error, UnsupportedDtypeError) and not _needs_more_than_float32(item)
         return None if wide or mark.kwargs.get("base") else f"{type(error).__name__}: {error}"
     if isinstance(error, NotSupportedError) and mark.kwargs.get("optional"):
         return f"not offered: {error}"

@@ -124,7 +124,10 @@ def test_accumulates(case: OpCase, dtype: str, wide: bool, target: Target, seed:
 
 @pytest.mark.parametrize(
     "op",
-    [pytest.param(op, marks=pytest.mark.contract("4.4", level="L3", op=op)) for op in ACCUMULATING],
+    [
+        pytest.param(op, marks=pytest.mark.contract("4.4", level="L3", op=op, half=True))
+        for op in ACCUMULATING
+    ],
 )
 def test_accumulates_small_into_large(op: str, target: Target, seed: int, heading: str) -> None:
     """1,000 + 0.01 in a float32 destination for bfloat16 inputs: a sum in bfloat16 would stay 1,000."""
@@ -164,7 +167,7 @@ def test_repeats(case: OpCase, dtype: str, target: Target, seed: int, heading: s
         same_bytes(heading, f"{name} of two equal calls", second[name].numpy(), tensor.numpy())
 
 
-@pytest.mark.contract("4.7", level="L2", op="LinearForward")
+@pytest.mark.contract("4.7", level="L2", op="LinearForward", half=True)
 def test_half_precision_needs_no_float32_luck(target: Target, seed: int, heading: str) -> None:
     """4,096 products that are all 1 + 1/128 in bfloat16: an accumulator of bfloat16 stops growing at 256."""
     import infinitrain as it
