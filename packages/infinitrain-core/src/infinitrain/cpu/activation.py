@@ -31,8 +31,8 @@ def GeluForward(x: Any, approximate: str, *, out: Any) -> None:
         y *= a
         np.tanh(y, out=y)
         y += 1.0
+        y *= 0.5  # before x, which twice as large may overflow
         y *= a
-        y *= 0.5
 
 
 def GeluBackward(x: Any, grad: Any, approximate: str, *, out: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from ..dtype import DType, bfloat16
@@ -55,6 +56,11 @@ class Namespace:
             except (TypeError, AttributeError):
                 self._places = False
         return {"device": array.device} if self._places else {}
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Return the context in which kernels run: overflow and NaN are values here, not warnings."""
+        errstate = getattr(self.library, "errstate", None)  # NumPy and CuPy have it
+        return nullcontext() if errstate is None else errstate(all="ignore")
 
     def missing(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return those of ``names`` that the library does not have."""

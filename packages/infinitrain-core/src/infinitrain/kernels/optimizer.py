@@ -44,9 +44,10 @@ def SGD(
 
 @array_kernel()
 def SquaredNorm(xp: Any, tensors: Any) -> Any:
-    total = xp.zeros((), dtype=xp.float32, **xp.on(tensors[0]))
+    wide = xp.float64 if any(str(t.dtype).endswith("float64") for t in tensors) else xp.float32
+    total = xp.zeros((), dtype=wide, **xp.on(tensors[0]))
     for t in tensors:
-        total = total + xp.astype(xp.sum(t * t), xp.float32)
+        total = total + xp.astype(xp.sum(t * t), wide)
     return total
 
 

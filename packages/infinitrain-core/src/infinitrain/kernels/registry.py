@@ -140,7 +140,8 @@ def _writer(xp: Namespace, function: ArrayFunction) -> Callable[..., Any]:
     fn = function.fn
 
     def write(*args: Any) -> None:
-        fn(xp, *[_unwrap(a) for a in args])
+        with xp.quiet():
+            fn(xp, *[_unwrap(a) for a in args])
 
     return write
 
@@ -177,10 +178,11 @@ def _maker(
         return from_buffer(spec, buffer, offset)
 
     def make(*args: Any) -> Any:
-        got = fn(xp, *[unwrap(a) for a in args])
-        if count == 1:
-            return finish(got, results[0], natives[0])
-        return tuple([finish(a, s, n) for a, s, n in zip(got, results, natives, strict=True)])
+        with xp.quiet():
+            got = fn(xp, *[unwrap(a) for a in args])
+            if count == 1:
+                return finish(got, results[0], natives[0])
+            return tuple([finish(a, s, n) for a, s, n in zip(got, results, natives, strict=True)])
 
     return make
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..backend.optable import Results, Scalar, Tensors, op
-from ..dtype import float32
+from ..dtype import float32, float64
 from ..errors import ShapeError
 
 
@@ -48,8 +48,10 @@ def SGD(
 
 @op(profile="training", results="total")
 def SquaredNorm(tensors: Tensors) -> Results:
-    """The sum of squares of all elements of all tensors, accumulated in float32 or wider; a 0-d float32 tensor."""
-    return [((), float32)]
+    """The sum of squares of all elements of all tensors, accumulated in float32 or wider, 0-d: float64 where a tensor
+    is, else float32.
+    """
+    return [((), float64 if any(t.dtype is float64 for t in tensors) else float32)]
 
 
 @op(profile="training", results="", writes="tensors")
