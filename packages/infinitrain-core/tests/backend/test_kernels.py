@@ -54,6 +54,11 @@ BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("Fill", lambda x, value, *, out: x, "Fill: writes x in place and takes no out"),
     ("Cast", lambda x, dtype, *, out, accumulate=False: x, "Cast: accumulate needs out, and a row marked"),
     ("LinearBackwardBias", lambda grad, accumulate=False: x, "LinearBackwardBias: accumulate needs out"),  # noqa: F821
+    (
+        "LinearBackwardBias",
+        lambda grad, *, out, accumulate: None,
+        "accumulate without a default cannot be given",
+    ),
     ("Cast", lambda *args: args, "unreadable signature; give register_kernel(..., params=...)"),
     ("Cast", lambda x, dtype, **kwargs: x, "unreadable signature"),
     ("Cast", dict, "unreadable signature"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import infinitrain as it
-from infinitrain.backend import OPS, Capabilities, dispatch
+from infinitrain.backend import OPS, Capabilities, dispatch, storage
 from infinitrain.backend.guard_impl import GROUPS
 from infinitrain.device import Device, DeviceType
 from infinitrain.errors import DeviceError, DeviceMismatchError
@@ -48,6 +48,43 @@ def test_the_host_side_is_free_on_return() -> None:
         x = it.from_numpy(source, "testdev:1")
         source[:] = 0.0
         assert x.tolist() == VALUES
+
+
+def test_the_host_side_is_writable() -> None:
+    """[contract 3.4] Also where the bytes come from an immutable object: ctypes needs it for an address."""
+    seen: list[bool] = []
+
+    class Runtime(HostRuntime):
+        def memcpy(
+            self,
+            dst: Any,
+            dst_offset: int,
+            src: Any,
+            src_offset: int,
+            nbytes: int,
+            kind: str,
+            stream: Any = None,
+        ) -> None:
+            seen.append((src if kind == "H2D" else dst).readonly)
+            super().memcpy(dst, dst_offset, src, src_offset, nbytes, kind, stream)
+
+    with temporary_backend(host_backend(Runtime())):
+        x = it.zeros(2, 3, device="testdev")
+        storage.write_bytes(x, memoryview(np.array(VALUES, np.float32).tobytes()))
+        assert x.tolist() == VALUES
+        x.fill_(2.0)
+        assert it.from_numpy(np.array(VALUES, np.float32), "testdev").tolist() == VALUES
+        assert len(seen) >= 4
+        assert not any(seen)
+
+
+def test_adopt_is_called_with_the_tensors_device_current() -> None:
+    """[contract 3.9] Arrays need not know their device, and those of visible devices are adopted late."""
+
+    with temporary_backend(host_backend(capabilities=Capabilities(host_visible=True))):
+        x = it.zeros(4, device="testdev:1")
+        it.zeros(4, device="testdev:0")
+        assert x.buffer.device == x.device
 
 
 def test_nothing_is_copied_for_nothing() -> None:

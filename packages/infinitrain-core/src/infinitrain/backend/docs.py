@@ -70,7 +70,10 @@ def ops_page() -> str:
         "",
         "A kernel gets these parameters, positionally and in this order; destination style takes `out` too.",
         "Results marked `+=` may be added to their destination, parameters marked `!` are changed in place",
-        "([contract 4.4](contract.md#4-ops-kernels-dispatch)). *Dtypes* are those of the first tensor.",
+        "([contract 4.4](contract.md#4-ops-kernels-dispatch)). *Dtypes* are those of the first tensor that is no",
+        "index: `floating` bfloat16, float16, float32, float64; `integer` the eight of them; `numeric` both;",
+        "`all` bool too. An `Index` holds int64, a `BoolMask` bool, and `register_kernel(..., dtypes=...)` does not",
+        "count them [contract 4.3]. Statistics (`mean`, `rstd`, `lse`, and `loss`) are float32, of float64 float64.",
         "*Autocast* [contract 5.1] is `lower`, `float32`, `widest` or `keep`.",
     ]
     for profile in PROFILES:
@@ -90,7 +93,7 @@ def _op_lines(row: Op) -> list[str]:
         since = "" if p.since == (1, 0) else f" since {p.since[0]}.{p.since[1]}"
         shown.append(f"{p.name}{mark}: {p.annotation}{default}{since}")
     results = ", ".join(f"{name} +=" if name in row.accumulates else name for name in row.results)
-    facts = [f"dtypes {row.dtypes}", f"autocast {row.autocast}"]
+    facts = [f"dtypes {row.dtypes}", *_index_facts(row), f"autocast {row.autocast}"]
     if row.gradient:
         facts.append(f"gradient {', '.join(row.gradient)}")
     if row.view:
@@ -100,7 +103,16 @@ def _op_lines(row: Op) -> list[str]:
     if row.since != (1, 0):
         facts.append(f"since {row.since[0]}.{row.since[1]}")
     signature = f"{row.name}({', '.join(shown)})" + (f" -> {results}" if results else "")
-    return [f"### {row.name}", "", f"`{signature}`  ", f"{row.doc}  ", f"*{'; '.join(facts)}*"]
+    return [f"### {row.name}", "", f"`{signature}`  ", f"{_text(row)}  ", f"*{'; '.join(facts)}*"]
+
+
+def _index_facts(row: Op) -> list[str]:
+    dtype = {"Index": "int64", "BoolMask": "bool"}
+    return [f"{p.name} {dtype[p.annotation]}" for p in row.params if p.is_index]
+
+
+def _text(row: Op) -> str:
+    return " ".join(inspect.cleandoc(row.infer.__doc__ or "").split()).replace("``", "`")
 
 
 def with_tables(text: str) -> str:

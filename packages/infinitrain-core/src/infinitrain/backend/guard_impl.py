@@ -112,16 +112,16 @@ class DeviceGuardImpl(ABC):
         """Start the peaks of ``memory_stats`` anew."""
 
     def empty_cache(self) -> None:  # noqa: B027
-        """Give cached memory back to the system."""
+        """Give cached memory back to the system. Core does not call it: a provider does [contract 3.3]."""
 
     def host_alloc(self, nbytes: int) -> memoryview:
-        """Return pinned host memory."""
+        """Return pinned host memory. Core does not call it yet."""
         raise self._unsupported("host_alloc")
 
     def memcpy_async(
         self, dst: Any, dst_offset: int, src: Any, src_offset: int, nbytes: int, kind: str, stream: Any = None
     ) -> Any:
-        """Copy as ``memcpy`` does, without waiting; return an event."""
+        """Copy as ``memcpy`` does, without waiting; return an event. Core does not call it yet."""
         raise self._unsupported("memcpy_async")
 
     def record_use(self, buffer: Buffer, stream: Any) -> None:  # noqa: B027
@@ -188,15 +188,15 @@ class DeviceGuardImpl(ABC):
 
     # Capture (all or none) ----------------------------------------------------------------------------------
     def begin_capture(self, stream: Any) -> None:
-        """Start recording the stream's work instead of running it."""
+        """Start recording the stream's work instead of running it. Core does not call it yet."""
         raise self._unsupported("begin_capture")
 
     def end_capture(self, stream: Any) -> Any:
-        """Return what was recorded."""
+        """Return what was recorded. Core does not call it yet."""
         raise self._unsupported("end_capture")
 
     def replay(self, graph: Any, stream: Any) -> None:
-        """Run what was recorded."""
+        """Run what was recorded. Core does not call it yet."""
         raise self._unsupported("replay")
 
     # What core asks of itself -------------------------------------------------------------------------------

@@ -162,10 +162,14 @@ def _accepts(fn: Callable[..., Any], names: tuple[str, ...]) -> bool:
 def _wrong_kinds(fn: Callable[..., Any]) -> list[str]:
     """Return what core cannot reach: it calls positionally, and gives ``out`` and ``accumulate`` by name."""
     found = inspect.signature(fn).parameters.values()
-    return [
+    wrong = [
         f"{p.name} ({p.kind.description})"
         for p in found
         if p.kind is (p.POSITIONAL_ONLY if p.name in _EXTRA else p.KEYWORD_ONLY)
+    ]
+    # Given only when it is True.
+    return wrong + [
+        "accumulate without a default" for p in found if p.name == "accumulate" and p.default is p.empty
     ]
 
 

@@ -30,6 +30,7 @@ _KINDS: Final = {
     "Tensor": "tensor",
     "Tensor | None": "optional",
     "Index": "tensor",
+    "BoolMask": "tensor",
     "Tensors": "list",
     "Scalar": "scalar",
 }
@@ -44,7 +45,11 @@ class Tensor:
 
 
 class Index(Tensor):
-    """Annotation: a tensor that says where, not what: int64 indices or a bool mask. Limits on dtypes leave it out."""
+    """Annotation: a tensor of int64 indices. It says where, not what: limits on dtypes leave it out."""
+
+
+class BoolMask(Tensor):
+    """Annotation: a bool tensor that says where; limits on dtypes leave it out."""
 
 
 class Tensors(tuple[Tensor, ...]):
@@ -68,7 +73,7 @@ class Param:
     @property
     def is_index(self) -> bool:
         """True for indices and masks."""
-        return self.annotation == "Index"
+        return self.annotation in ("Index", "BoolMask")
 
     @property
     def required(self) -> bool:

@@ -70,6 +70,7 @@ class DeviceTensor:
     @property
     def buffer(self) -> Buffer:
         if self._buffer is None:
+            set_current_device(self.spec.device)  # an array need not know its device
             runtime = get_device_guard_impl(self.spec.device.type)
             buffer, self._offset = runtime.adopt(self.__dict__["array"])
             self._buffer = buffer  # last: another thread that sees it finds its offset set
@@ -184,6 +185,8 @@ def read_bytes(tensor: DeviceTensor, into: memoryview) -> None:
 
 def write_bytes(tensor: DeviceTensor, data: memoryview) -> None:
     """Fill a tensor from host memory, which may be overwritten when this returns."""
+    if data.readonly:
+        data = memoryview(bytearray(data))  # ctypes gives no address of a read-only view [contract 3.4]
     runtime, stream = _runtime_and_stream(tensor.device, tensor)
     if tensor.nbytes:
         runtime.memcpy(tensor.buffer, tensor.offset, data, 0, tensor.nbytes, H2D, stream)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..autograd.function import Function
 from ..backend.optable import (
+    BoolMask,
     Index,
     Results,
     Scalar,
@@ -77,7 +78,7 @@ def _require_bool(name: str, mask: Any) -> None:
 
 
 @op(profile="training", dtypes="all", gradient="MaskBackward")
-def MaskForward(x: Tensor, mask: Index, value: Scalar) -> Results:
+def MaskForward(x: Tensor, mask: BoolMask, value: Scalar) -> Results:
     """value where mask, x elsewhere; x and mask (bool) broadcast."""
     _require_bool("mask", mask)
     if isinstance(value, float) and not x.dtype.is_floating:
@@ -86,7 +87,7 @@ def MaskForward(x: Tensor, mask: Index, value: Scalar) -> Results:
 
 
 @op(profile="training", results="dx")
-def MaskBackward(grad: Tensor, mask: Index, shape: tuple) -> Results:
+def MaskBackward(grad: Tensor, mask: BoolMask, shape: tuple) -> Results:
     """dx = 0 where mask, grad elsewhere, summed to x's shape."""
     _require_bool("mask", mask)
     require_shape("grad", grad.shape, broadcast_shapes(shape, mask.shape))
@@ -94,7 +95,7 @@ def MaskBackward(grad: Tensor, mask: Index, shape: tuple) -> Results:
 
 
 @op(profile="training", dtypes="all", gradient="WhereBackward")
-def WhereForward(condition: Index, a: Tensor, b: Tensor) -> Results:
+def WhereForward(condition: BoolMask, a: Tensor, b: Tensor) -> Results:
     """a where condition (bool), b elsewhere; all three broadcast, the dtypes of a and b promote."""
     _require_bool("condition", condition)
     shape = broadcast_shapes(condition.shape, broadcast_shapes(a.shape, b.shape))
@@ -102,7 +103,7 @@ def WhereForward(condition: Index, a: Tensor, b: Tensor) -> Results:
 
 
 @op(profile="training", results="da db", dtypes="all")
-def WhereBackward(condition: Index, grad: Tensor, a_shape: tuple, b_shape: tuple) -> Results:
+def WhereBackward(condition: BoolMask, grad: Tensor, a_shape: tuple, b_shape: tuple) -> Results:
     """da = grad where condition, db = grad elsewhere, each summed to its operand's shape."""
     _require_bool("condition", condition)
     require_shape("grad", grad.shape, broadcast_shapes(condition.shape, broadcast_shapes(a_shape, b_shape)))
