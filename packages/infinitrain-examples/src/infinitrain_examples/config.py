@@ -131,7 +131,7 @@ class LoggingFlags:
 
     run_dir: str = ""
     """Folder for settings, log, metrics and plot; new or empty. Without it: runs/MODEL-DATE-TIME."""
-    log_interval: int = 1
+    log_interval: int = 10
     """Print the loss every so many steps; the first and last are always printed, metrics.jsonl has all."""
     val_loss_every: int = 50
     """Measure the validation loss every so many steps and at the end; 0: never."""
