@@ -78,28 +78,34 @@ def case_of(item: pytest.Item) -> Case | None:
     mark = item.get_closest_marker("contract")
     if mark is None:
         return None
-    op, base = mark.kwargs.get("op"), mark.kwargs.get("base", False)
-    floor = not (mark.kwargs.get("optional") or mark.kwargs.get("hardware")) and (base or _in_floor(item, op))
+    op = mark.kwargs.get("op")
+    floor = not (mark.kwargs.get("optional") or mark.kwargs.get("hardware")) and _in_floor(item, op)
     return Case(test_id(item), mark.kwargs["level"], mark.args[0], op, floor)
 
 
 def _in_floor(item: pytest.Item, op: str | None) -> bool:
-    """Tell whether every provider has to run the test: what is not about an op, and `training` ops in
-    float32.
+    """Tell whether every provider has to run the test: what is not about an op, and the ops of `base` and
+    `training` in the dtypes that none may refuse.
     """
     if op is None:
         return True
     from infinitrain.backend import OPS
 
-    return op in OPS and OPS[op].profile in ("base", "training") and not _needs_more_than_float32(item)
+    return op in OPS and OPS[op].profile in ("base", "training") and not _beyond_the_floor(item, op)
 
 
-def _needs_more_than_float32(item: pytest.Item) -> bool:
-    """Tell whether the test is about half precision or float64, which a provider may lack."""
+def _beyond_the_floor(item: pytest.Item, op: str | None) -> bool:
+    """Tell whether the test is about a dtype that a provider may lack: all but float32, and int64 in the
+    base ops [contract 4.7].
+    """
+    from infinitrain.backend import BASE_OPS
+    from infinitrain.dtype import ALL
+
     mark = item.get_closest_marker("contract")
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    named = any(value in ("bfloat16", "float16", "float64") for value in params if isinstance(value, str))
-    return named or (mark is not None and bool(mark.kwargs.get("half")))
+    floor = {"float32", "int64"} if op in BASE_OPS else {"float32"}
+    named = {value for value in params if isinstance(value, str)} & {d.name for d in ALL}
+    return bool(named - floor) or (mark is not None and bool(mark.kwargs.get("half")))
 
 
 def _is_external(item: pytest.Item) -> bool:
@@ -351,9 +357,11 @@ def declined(case: Case, item: pytest.Item, error: BaseException) -> str | None:
         missing = getattr(error, "op", None)
         return None if missing in BASE_OPS or mark.kwargs.get("base") else f"no kernel {missing}"
     if isinstance(error, UnsupportedDtypeError | UnsupportedShapeError) and case.op is not None:
-        # float32 is the floor of every op that a provider has.
-        wide = isinstance(error, UnsupportedDtypeError) and not _needs_more_than_float32(item)
-        return None if wide or mark.kwargs.get("base") else f"{type(error).__name__}: {error}"
+        if isinstance(error, UnsupportedDtypeError):
+            refusable = _beyond_the_floor(item, case.op)
+        else:
+            refusable = not mark.kwargs.get("base")
+        return f"{type(error).__name__}: {error}" if refusable else None
     if isinstance(error, NotSupportedError) and mark.kwargs.get("optional"):
         return f"not offered: {error}"
     return None

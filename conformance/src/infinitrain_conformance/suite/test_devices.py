@@ -238,7 +238,7 @@ def test_ops_from_threads(target: Target, seed: int, heading: str) -> None:
             for i in range(30):
                 x = it.zeros(1000 + worker, device=target.device)
                 x.fill_(worker * 100 + i)
-                got = x.astype("int32").numpy()
+                got = x.astype("int64").numpy()
                 if (got != worker * 100 + i).any():
                     wrong.append(f"thread {worker}, round {i}: {np.unique(got)[:5]}")
         except BaseException as error:
