@@ -43,12 +43,12 @@ class Memory:
 
     def __init__(self, device, array):
         self.device, self.bytes = device, _bytes(array)
-        self.lead = self.bytes.ctypes.data % ALIGNMENT
+        self.lead = self.bytes.ctypes.data % ALIGNMENT if self.bytes.size else 0
         self.nbytes = self.lead + self.bytes.nbytes
 
     @property
     def ptr(self):
-        return self.bytes.ctypes.data - self.lead
+        return self.bytes.ctypes.data - self.lead if self.bytes.size else 0
 
     def part(self, offset, nbytes):
         """Return ``nbytes`` bytes from ``offset``."""
