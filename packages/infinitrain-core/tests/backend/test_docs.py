@@ -100,6 +100,7 @@ assert x.view(3, 2).tolist() == [[1.5, -2.5], [3.0, 4.0], [0.25, -1.0]]
 assert x.astype("int32").tolist() == [[1, -2, 3], [4, 0, -1]]
 assert x.to("toy:0").tolist() == x.cpu().tolist() == x.clone().tolist()
 assert it.zeros(0, 3, device="toy").shape == (0, 3)
+assert all(it.zeros(n, device="toy").ptr % 64 == 0 for n in [0] * 20 + [1, 100])
 print(it.full((2,), 7.0, device="toy"))
 """
     assert run_python(code, toy).strip() == "tensor([7., 7.], device='toy:0')"
