@@ -22,7 +22,7 @@ def tensor_repr(tensor: Any) -> str:
     if tensor.device.type is not DeviceType.CPU:
         parts.append(f"device={str(tensor.device)!r}")
     if tensor._node is not None:
-        parts.append(f"grad_fn={tensor._node.fn.__name__}")
+        parts.append(f"grad_fn={tensor._node.name}")
     elif tensor.requires_grad:
         parts.append("requires_grad=True")
     return ", ".join(parts) + ")"

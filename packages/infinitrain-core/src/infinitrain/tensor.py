@@ -40,6 +40,7 @@ class Tensor(TensorMethods, DeviceTensor):
     _requires_grad = False
     _grad: Tensor | None = None  # the destination; its content counts only when not stale [contract 4.5]
     _stale = True
+    _pinned = False  # somebody gave the destination: it is not moved
     _node: Any = None
     _index = 0
     _hooks: list[Callable[[Tensor], Tensor | None]] | None = None
@@ -79,17 +80,24 @@ class Tensor(TensorMethods, DeviceTensor):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if value is not None and (value.shape != self.shape or value.device is not self.device):
-            raise ShapeError(f"grad is {value.spec}, the tensor {self.spec}")
-        self._grad, self._stale = value, value is None
+        """None marks the gradient stale, as ``zero_grad`` does; a tensor becomes the gradient and its destination."""
+        if value is None:
+            self._stale = True
+            return
+        if value.shape != self.shape or value.device is not self.device or not value.dtype.is_floating:
+            raise ShapeError(
+                f"grad is {value.spec}, the tensor {self.spec}: shape and device are to be equal"
+            )
+        self._grad, self._stale = value, False
 
     def set_grad_destination(self, destination: Tensor) -> None:
         """Let gradients land in ``destination`` (same shape and device), such as a view of a flat buffer.
 
-        It is stale at first.
+        It is stale at first, and stays the destination: ``grad = None`` and optimizers leave it where it is.
         """
         self.grad = destination
         self._stale = True
+        self._pinned = True
 
     def _new_grad(self) -> Tensor:
         self._grad = empty_like_spec(self.spec)
@@ -116,17 +124,19 @@ class Tensor(TensorMethods, DeviceTensor):
         return view
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
-        """Call ``hook(grad)`` when this tensor's gradient arrives.
+        """Call ``hook(grad)`` once per backward, when this tensor's whole gradient is there.
 
-        What it returns, unless None, replaces the gradient.
+        What it returns, unless None, replaces the gradient. The gradient may be shared with other tensors: a hook
+        does not change it in place.
         """
         if not self._requires_grad:
             raise AutogradError("register_hook on a tensor that does not require grad")
         if self._node is None:
             self._hooks = self._hooks or []
+            Tensor._hooked_leaves += 1
             return Handle(self._hooks, hook, lambda: setattr(self, "_hooks", self._hooks or None))
-        self._node.hooks = self._node.hooks or []
-        return Handle(self._node.hooks, (self._index, hook))
+        self._node._hooks = self._node._hooks or []
+        return Handle(self._node._hooks, (self._index, hook))
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
         """Call ``hook(tensor)`` once per backward, after the last contribution to this leaf's gradient."""
@@ -244,10 +254,15 @@ class Tensor(TensorMethods, DeviceTensor):
         return made
 
     # In place: outside the graph only -----------------------------------------------------------------------
-    def _writable(self, what: str) -> None:
-        if self._node is not None or (self._requires_grad and _methods.ops.is_grad_enabled()):
+    def _writable(self, what: str, source: Any = None) -> None:
+        recording = _methods.ops.is_grad_enabled()
+        if self._node is not None or (self._requires_grad and recording):
             raise AutogradError(
                 f"{what} changes a tensor that the graph needs; use no_grad(), detach(), or the op without _"
+            )
+        if recording and isinstance(source, Tensor) and source._requires_grad:
+            raise AutogradError(
+                f"{what} would drop the graph of what it reads; use no_grad(), detach(), or the op without _"
             )
 
     def fill_(self, value: Scalar) -> Tensor:
@@ -262,7 +277,7 @@ class Tensor(TensorMethods, DeviceTensor):
 
     def copy_(self, source: Tensor | np.ndarray) -> Tensor:
         """Copy elements of equal shape from any device and dtype."""
-        self._writable("copy_")
+        self._writable("copy_", source)
         source = source if isinstance(source, Tensor) else _methods.ops.from_numpy(np.asarray(source))
         if source.shape != self.shape:
             raise ShapeError(f"copy_: source has shape {list(source.shape)}, the tensor {list(self.shape)}")
@@ -272,7 +287,7 @@ class Tensor(TensorMethods, DeviceTensor):
 
     def add_(self, other: Tensor, alpha: Scalar = 1.0) -> Tensor:
         """Add ``alpha * other`` (equal shape)."""
-        self._writable("add_")
+        self._writable("add_", other)
         _methods.ops.AccumulateGrad(other, float(alpha), self)
         return self
 

@@ -228,7 +228,7 @@ def test_grad_mode_is_per_thread(rng):
 
 
 def test_saved_tensor_hooks_pack_and_unpack(rng):
-    w, x = leaf(rng, 2, 3), it.tensor(rng.standard_normal((4, 3)).astype(np.float32))
+    w, x = leaf(rng, 2, 3), leaf(rng, 4, 3)
     packed = []
 
     def pack(t):

@@ -9,8 +9,9 @@ from ..backend.optable import OPS
 from ..backend.storage import copy_between
 from ..errors import AutogradError
 from ..tensor import Tensor
-from .function import _FREED, Node
+from .function import FREED, LANDED, Node
 from .grad_mode import state
+from .streams import StreamFollower
 
 
 def backward(root: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
@@ -23,10 +24,9 @@ def backward(root: Tensor, gradient: Tensor | None = None, retain_graph: bool = 
     try:
         seed = _seed(root, gradient)
         if root._node is None:
-            _deliver(root, seed)
-            _finish(root)
-            return
-        _walk(root, seed, retain_graph)
+            _finish(root, _hooked(root, seed), True)
+        else:
+            _Walk(root, seed, retain_graph).run()
     finally:
         state.enabled = enabled
 
@@ -42,89 +42,120 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
         return root.new_full(root.shape, 1.0)
     if gradient.shape != root.shape or gradient.dtype is not root.dtype or gradient.device is not root.device:
         raise AutogradError(f"backward(): gradient is {gradient.spec}, the tensor {root.spec}")
-    return gradient
+    return gradient.clone()  # it may be the memory of a gradient that this very pass writes
 
 
-def _walk(root: Tensor, seed: Tensor, retain_graph: bool) -> None:
-    """Run nodes from the newest to the oldest: a node's consumers are all newer, so its gradient is complete."""
-    first = root._node
-    arrived: dict[Node, Any] = {}  # node -> its gradient, or a list of one per result
-    heap: list[tuple[int, Node]] = []
-    owned: set[tuple[int, int]] = (
-        set()
-    )  # sums made here, which may be added to in place; all others may be shared
-    pending = _count_hooked(first) if Tensor._hooked_leaves else None
-    _arrive(first, root._index, seed, arrived, heap, owned)
-    while heap:
-        node = heappop(heap)[1]
-        edges = node.edges
-        if edges is None:
-            raise AutogradError(_FREED.format(node.fn.__name__))
-        grads = arrived.pop(node)
-        if node.hooks is not None:
-            grads = _run_hooks(node, grads)
-        results = node.fn.backward(node, *grads) if grads.__class__ is list else node.fn.backward(node, grads)
-        if results.__class__ is not tuple:
-            results = (results,)
-        if len(results) != len(edges):
-            raise AutogradError(
-                f"{node.fn.__name__}.backward returned {len(results)} gradients for {len(edges)} arguments"
-            )
-        for edge, grad in zip(edges, results):  # noqa: B905 - equal lengths, checked above
-            if edge is None:
-                continue
-            target, index = edge
-            if index < 0:
-                if grad is not None and grad is not target._grad:
-                    _check(node, target.spec, grad)
-                    _deliver(target, grad)
-            elif grad is not None:
-                if target.n_results == 1 and target not in arrived:
-                    arrived[target] = grad
-                    heappush(heap, (-target.seq, target))
-                else:
-                    _arrive(target, index, grad, arrived, heap, owned)
-        if pending is not None:
-            _finish_edges(edges, results, pending)
-        if not retain_graph:
-            node._saved, node.edges = (), None
-        grads = results = edges = edge = grad = target = None
-    if pending is not None:
-        for leaf, _, touched in pending.values():  # contributions that were expected and did not come
-            if touched:
-                _finish(leaf)
+class _Walk:
+    """One backward pass: from the newest node to the oldest, so that a node's gradient is complete when it runs."""
 
+    def __init__(self, root: Tensor, seed: Tensor, retain_graph: bool) -> None:
+        self.retain_graph = retain_graph
+        self.arrived: dict[Node, Any] = {}  # node -> its gradient, or a list of one for each result
+        self.heap: list[tuple[int, Node]] = []
+        # Slots whose gradient is a sum made here, which may be added to in place; all others may be shared.
+        self.owned: set[tuple[int, int]] = set()
+        self.leaves = _count_hooked(root._node) if Tensor._hooked_leaves else None
+        self.streams: StreamFollower | None = None
+        self.arrive(root._node, root._index, seed)
 
-def _arrive(
-    node: Node, index: int, grad: Tensor, arrived: dict[Node, Any], heap: list[Any], owned: set[Any]
-) -> None:
-    """Add a gradient to what has arrived for result ``index`` of ``node``."""
-    single = node.n_results == 1
-    if node not in arrived:
-        arrived[node] = grad if single else [None] * node.n_results
-        heappush(heap, (-node.seq, node))
-        if single:
-            return
-    held = arrived[node] if single else arrived[node][index]
-    if held is None:
-        arrived[node][index] = grad
-    elif (node.seq, index) in owned:
-        OPS["AccumulateGrad"].call(grad, 1.0, held)
-    else:
-        total = OPS["AddForward"].call(held, grad)
-        owned.add((node.seq, index))
-        if single:
-            arrived[node] = total
+    def run(self) -> None:
+        try:
+            self.walk()
+        finally:
+            if self.streams is not None:
+                self.streams.join()
+        for leaf, _, total, landed in (
+            self.leaves or {}
+        ).values():  # contributions that were expected in vain
+            _finish(leaf, total, landed)
+
+    def walk(self) -> None:
+        heap, arrived, leaves = self.heap, self.arrived, self.leaves
+        while heap:
+            node = heappop(heap)[1]
+            edges = node._edges
+            if edges is None:
+                raise AutogradError(FREED.format(node.name))
+            grads = arrived.pop(node)
+            if node._stream is not None:
+                self.streams = self.streams or StreamFollower()
+                self.streams.enter(*node._stream)
+            if node._hooks is not None:
+                grads = _run_hooks(node, grads)
+            backward_of = node._fn.backward
+            results = backward_of(node, *grads) if grads.__class__ is list else backward_of(node, grads)
+            if results.__class__ is not tuple:
+                results = (results,)
+            if len(results) != len(edges):
+                raise AutogradError(
+                    f"{node.name}.backward returned {len(results)} gradients for {len(edges)} arguments"
+                )
+            for edge, grad in zip(edges, results):  # noqa: B905 - equal lengths, checked above
+                if edge is None:
+                    continue
+                target, index = edge
+                if index < 0:
+                    if leaves is not None and id(target) in leaves:
+                        self.contribute(node, target, grad)
+                    elif grad is not None and grad is not LANDED:
+                        _check(node, target.spec, grad)
+                        _deliver(target, grad)
+                elif grad is not None:
+                    if target._n_results == 1 and target not in arrived:
+                        arrived[target] = grad
+                        heappush(heap, (-target._seq, target))
+                    else:
+                        self.arrive(target, index, grad)
+            if not self.retain_graph:
+                node.free()
+            grads = results = edges = edge = grad = target = None
+
+    def arrive(self, node: Node, index: int, grad: Tensor) -> None:
+        """Add a gradient to what has arrived for result ``index`` of ``node``."""
+        arrived, single = self.arrived, node._n_results == 1
+        if node not in arrived:
+            arrived[node] = grad if single else [None] * node._n_results
+            heappush(self.heap, (-node._seq, node))
+            if single:
+                return
+        held = arrived[node] if single else arrived[node][index]
+        if held is None:
+            arrived[node][index] = grad
+        elif (node._seq, index) in self.owned:
+            OPS["AccumulateGrad"].call(grad, 1.0, held)
         else:
-            arrived[node][index] = total
+            total = OPS["AddForward"].call(held, grad)
+            self.owned.add((node._seq, index))
+            if single:
+                arrived[node] = total
+            else:
+                arrived[node][index] = total
+
+    def contribute(self, node: Node, leaf: Tensor, grad: Any) -> None:
+        """Take one of the contributions that a leaf with hooks waits for; after the last one call its hooks."""
+        assert self.leaves is not None
+        entry = self.leaves[id(leaf)]
+        entry[1] -= 1
+        if grad is LANDED:
+            entry[3] = True
+        elif grad is not None:
+            _check(node, leaf.spec, grad)
+            if leaf._hooks:  # they see the whole gradient, once
+                entry[2] = grad if entry[2] is None else OPS["AddForward"].call(entry[2], grad)
+            else:
+                _deliver(leaf, grad)
+                entry[3] = True
+        if not entry[1]:
+            del self.leaves[id(leaf)]
+            _finish(leaf, _hooked(leaf, entry[2]), entry[3])
 
 
 def _count_hooked(first: Node) -> dict[int, list[Any]]:
-    """Return, for each leaf below ``first`` with post-accumulate hooks, [leaf, edges that lead to it, written yet]."""
+    """Return, for each leaf below ``first`` with hooks, [leaf, edges that lead to it, sum so far, landed yet]."""
     seen, stack = {first}, [first]
-    pending: dict[int, list[Any]] = {}
+    leaves: dict[int, list[Any]] = {}
     while stack:
-        for edge in stack.pop().edges or ():
+        for edge in stack.pop()._edges or ():
             if edge is None:
                 continue
             target, index = edge
@@ -132,45 +163,39 @@ def _count_hooked(first: Node) -> dict[int, list[Any]]:
                 if target not in seen:
                     seen.add(target)
                     stack.append(target)
-            elif target._post_hooks:
-                pending.setdefault(id(target), [target, 0, False])[1] += 1
-    return pending
-
-
-def _finish_edges(edges: Any, results: Any, pending: dict[int, list[Any]]) -> None:
-    for edge, grad in zip(edges, results, strict=True):
-        if edge is not None and edge[1] < 0 and id(edge[0]) in pending:
-            entry = pending[id(edge[0])]
-            entry[1] -= 1
-            entry[2] = entry[2] or grad is not None
-            if not entry[1]:
-                del pending[id(edge[0])]
-                if entry[2]:
-                    _finish(edge[0])
+            elif target._post_hooks or target._hooks:
+                leaves.setdefault(id(target), [target, 0, None, False])[1] += 1
+    return leaves
 
 
 def _check(node: Node, spec: Any, grad: Any) -> None:
     if not isinstance(grad, Tensor) or grad.shape != spec.shape:
         what = grad.spec if isinstance(grad, Tensor) else repr(grad)
-        raise AutogradError(f"{node.fn.__name__}.backward returned {what} as the gradient of {spec}")
+        raise AutogradError(f"{node.name}.backward returned {what} as the gradient of {spec}")
 
 
 def _run_hooks(node: Node, grads: Any) -> Any:
     found = grads if grads.__class__ is list else [grads]
-    for index, hook in node.hooks or ():
+    for index, hook in tuple(node._hooks or ()):
         if found[index] is not None:
             changed = hook(found[index])
             if changed is not None:
+                _check(node, found[index].spec, changed)
                 found[index] = changed
     return found
 
 
+def _hooked(leaf: Tensor, grad: Tensor | None) -> Tensor | None:
+    """Return a leaf's whole gradient as its hooks leave it."""
+    if grad is not None:
+        for hook in tuple(leaf._hooks or ()):
+            changed = hook(grad)
+            grad = grad if changed is None else changed
+    return grad
+
+
 def _deliver(leaf: Tensor, grad: Tensor) -> None:
     """Write or add a gradient that did not land in the leaf's destination by itself."""
-    for hook in leaf._hooks or ():
-        changed = hook(grad)
-        if changed is not None:
-            grad = changed
     destination = leaf._grad if leaf._grad is not None else leaf._new_grad()
     if not leaf._stale:
         OPS["AccumulateGrad"].call(grad, 1.0, destination)
@@ -181,7 +206,12 @@ def _deliver(leaf: Tensor, grad: Tensor) -> None:
     leaf._stale = False
 
 
-def _finish(leaf: Tensor) -> None:
-    """Call the post-accumulate hooks: once per backward, after the leaf's last contribution [contract 4.5]."""
-    for hook in leaf._post_hooks or ():
-        hook(leaf)
+def _finish(leaf: Tensor, grad: Tensor | None, landed: bool) -> None:
+    """Deliver what hooks made of the gradient, then call the post-accumulate hooks: once per backward, after the
+    leaf's last contribution [contract 4.5].
+    """
+    if grad is not None:
+        _deliver(leaf, grad)
+    if landed or grad is not None:
+        for hook in tuple(leaf._post_hooks or ()):
+            hook(leaf)

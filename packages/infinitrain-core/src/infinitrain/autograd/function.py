@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from ..backend.runtime import get_device_guard_impl
+from ..device import CPU
 from ..errors import AutogradError
 from ..tensor import Tensor
 from .grad_mode import state
@@ -13,33 +15,49 @@ from .grad_mode import state
 _sequence = count().__next__
 
 
-class Node:
-    """One recorded call, and the ``ctx`` of its Function. Forward may set any attribute on it for backward.
+class _Landed:
+    """What a Function's backward returns for a gradient that is in its leaf's destination already."""
 
-    ``edges`` has one entry per argument of ``apply``: None where no gradient is wanted, else (node, result index), or
-    (leaf tensor, -1); the whole is None once the graph is freed. ``seq`` grows with creation, so that descending order
-    is a topological order.
+    def __repr__(self) -> str:
+        return "LANDED"
+
+
+LANDED: Any = _Landed()
+
+
+class Node:
+    """One recorded call, and the ``ctx`` of its Function: any attribute without a leading underscore is forward's to
+    set for backward, and is gone once the graph is freed.
+
+    ``_edges`` has one entry per argument of ``apply``: None where no gradient is wanted, else (node, result index), or
+    (leaf tensor, -1); the whole is None once freed. ``_seq`` grows with creation, so that descending order is a
+    topological order. ``_stream`` is where forward ran, on a device that has streams.
     """
 
-    # What every call sets has a slot (loads and stores of slots are several times cheaper); the rest has a default.
-    __slots__ = ("__dict__", "__weakref__", "_saved", "_versions", "edges", "fn", "seq")
-    fn: type[Function]
-    seq: int
-    edges: Any
+    __slots__ = (
+        "__dict__", "__weakref__", "_edges", "_fn", "_hooks", "_n_results", "_saved", "_seq", "_stream", "_unpack",
+        "_versions",
+    )  # fmt: skip
+    _fn: type[Function]
+    _seq: int
+    _edges: Any
     _saved: tuple[Any, ...]
     _versions: list[int]
-    n_results = 1
-    hooks: list[tuple[int, Callable[..., Any]]] | None = None
-    _unpack: Callable[..., Any] | None = None
+    _n_results: int
+    _hooks: list[tuple[int, Callable[..., Any]]] | None
+    _unpack: Callable[..., Any] | None
+    _stream: tuple[Any, Any] | None
 
     def __init__(self, edges: Any = None) -> None:
-        self.edges = edges
+        self._edges = edges
         self._saved = ()
+        self._n_results = 1
+        self._hooks = self._unpack = self._stream = None
 
     @property
-    def released(self) -> bool:
-        """True once a backward has freed this node."""
-        return self.edges is None
+    def name(self) -> str:
+        """The name of the Function."""
+        return self._fn.__name__
 
     def save(self, *tensors: Tensor | None) -> None:
         """Keep tensors for backward; call once, in forward. Results may be among them."""
@@ -48,32 +66,38 @@ class Node:
     @property
     def saved(self) -> tuple[Any, ...]:
         """The saved tensors. Raises AutogradError when one was changed in place since [contract 4.10]."""
-        if self.edges is None:
-            raise AutogradError(_FREED.format(self.fn.__name__))
-        unpack = self._unpack
-        if unpack is not None:
-            return tuple([None if t is None else unpack(t) for t in self._saved])
-        for tensor, version in zip(self._saved, self._versions):  # noqa: B905 - made together in _keep
+        if self._edges is None:
+            raise AutogradError(FREED.format(self.name))
+        saved = self._saved
+        if self._unpack is not None:
+            saved = tuple([None if t is None else self._unpack(t) for t in saved])
+        for tensor, version in zip(saved, self._versions):  # noqa: B905 - made together in _keep
             if tensor is not None:
                 now = tensor._version
-                if now is not None and now[0] != version:
+                if now is not None and now[0] != version >= 0:
                     raise AutogradError(
-                        f"{self.fn.__name__} saved {tensor.name or 'a tensor'} {list(tensor.shape)} for backward at "
+                        f"{self.name} saved {tensor.name or 'a tensor'} {list(tensor.shape)} for backward at "
                         f"version {version}; {now[1]} has changed it since (version {now[0]}). "
                         "Run backward before changing it, or change a copy [contract 4.10]"
                     )
-        return self._saved
+        return saved
+
+    def free(self) -> None:
+        """Drop what the call kept."""
+        self._saved, self._edges = (), None
+        self.__dict__.clear()
 
     def needs(self, index: int) -> bool:
         """Tell whether argument ``index`` of ``apply`` wants a gradient."""
-        return self.edges[index] is not None
+        return self._edges[index] is not None
 
-    def into(self, index: int, op: Callable[..., Any], *args: Any) -> Tensor | None:
+    def into(self, index: int, op: Callable[..., Any], *args: Any) -> Any:
         """Run a one-result gradient op for argument ``index``, straight into a leaf's destination where there is one.
 
-        Returns None without running when no gradient is wanted [contract 4.5].
+        Returns what backward returns for that argument: the gradient, LANDED, or None without running the op when no
+        gradient is wanted [contract 4.5].
         """
-        edge = self.edges[index]
+        edge = self._edges[index]
         if edge is None:
             return None
         leaf, result = edge
@@ -82,18 +106,19 @@ class Node:
         destination = leaf._grad
         if destination is None:
             destination = leaf._new_grad()
-        if leaf._stale:
+        if leaf._stale and destination.spec is leaf.spec:
             op(*args, out=destination)
             leaf._stale = False
         elif op.op.accumulates:  # type: ignore[attr-defined]
-            op(*args, out=destination, accumulate=True)
+            op(*args, out=destination, accumulate=not leaf._stale)
+            leaf._stale = False
         else:
             return op(*args)
-        return destination
+        return LANDED
 
     def into_all(self, indices: tuple[int, ...], op: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """As ``into`` for an op with several results, result k being the gradient of argument ``indices[k]``."""
-        edges, accumulates = self.edges, op.op.accumulates_index  # type: ignore[attr-defined]
+        edges, accumulates = self._edges, op.op.accumulates_index  # type: ignore[attr-defined]
         outs: list[Tensor | None] = []
         flags: list[bool] = []
         leaves: list[Tensor] = []
@@ -118,10 +143,10 @@ class Node:
         got = op(*args, out=tuple(outs), accumulate=tuple(flags))
         for leaf in leaves:
             leaf._stale = False
-        return got
+        return tuple([g if out is None else LANDED for g, out in zip(got, outs, strict=True)])
 
 
-_FREED = (
+FREED = (
     "{}: the graph was freed by an earlier backward; give retain_graph=True there to walk it again, "
     "or run the forward again"
 )
@@ -129,6 +154,8 @@ _FREED = (
 
 class _NoGraph(Node):
     """The ctx of calls that are not recorded: saving costs nothing and keeps nothing."""
+
+    __slots__ = ()
 
     def save(self, *tensors: Tensor | None) -> None:
         pass
@@ -148,7 +175,8 @@ class Function:
     (or None) per argument of forward.
 
     Tensors are passed flat, never inside lists. Forward calls ops of the table and saves what backward needs with
-    ``ctx.save``; both run without recording. Call it with ``apply``.
+    ``ctx.save``; both run without recording. A gradient may be shared with other nodes: backward does not change it in
+    place. Call a Function with ``apply``.
 
     >>> import infinitrain as it
     >>> class Double(it.autograd.Function):
@@ -192,20 +220,39 @@ class Function:
             state.enabled = True
         if not recorded:
             return result
-        ctx.fn = cls
-        ctx.seq = _sequence()
-        results = result if result.__class__ is tuple else (result,)
+        ctx._fn = cls
+        ctx._seq = _sequence()
+        if result.__class__ is tuple:
+            result = results = tuple([_own(r, args) for r in result])
+        else:
+            result = _own(result, args)
+            results = (result,)
         if ctx._saved:
             _keep(ctx, results)
         if len(results) > 1:
-            ctx.n_results = len(results)
+            ctx._n_results = len(results)
         for index, r in enumerate(results):
             if r.spec.is_floating:
                 r._node = ctx
                 r._requires_grad = True
                 if index:
                     r._index = index
+        if results[0].spec.device is not CPU:
+            ctx._stream = _stream_of(results[0].spec.device)
         return result
+
+
+def _own(result: Any, args: tuple[Any, ...]) -> Any:
+    """Return a result of forward, or an alias where it is an argument, which must not become this call's result."""
+    for a in args:
+        if a is result:
+            return result.view_as(result.spec)
+    return result
+
+
+def _stream_of(device: Any) -> tuple[Any, Any] | None:
+    runtime = get_device_guard_impl(device.type)
+    return (device, runtime.current_stream(device)) if runtime.has_streams else None
 
 
 def _keep(ctx: Node, results: tuple[Any, ...]) -> None:
@@ -222,8 +269,21 @@ def _keep(ctx: Node, results: tuple[Any, ...]) -> None:
         version = t._version
         versions.append(0 if version is None else version[0])
     if state.saved_hooks:
-        pack, ctx._unpack = state.saved_hooks[-1]
-        ctx._saved = tuple([None if t is None else pack(t) for t in saved])
-        return
+        saved = _pack(ctx, saved, versions)
     ctx._saved = saved
     ctx._versions = versions
+
+
+def _pack(ctx: Node, saved: tuple[Any, ...], versions: list[int]) -> tuple[Any, ...]:
+    """Return what the innermost saved-tensor hook makes of ``saved``; hooks neither record nor see themselves."""
+    hooks, enabled = state.saved_hooks, state.enabled
+    pack, ctx._unpack = hooks[-1]
+    state.saved_hooks, state.enabled = (), False
+    try:
+        packed = tuple([None if t is None else pack(t) for t in saved])
+    finally:
+        state.saved_hooks, state.enabled = hooks, enabled
+    for i, (p, t) in enumerate(zip(packed, saved, strict=True)):
+        if p is not t:
+            versions[i] = -1  # a copy, or something else: changes of the original do not matter
+    return packed

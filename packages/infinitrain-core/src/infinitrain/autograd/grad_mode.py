@@ -10,6 +10,7 @@ from typing import Any
 
 class _State(threading.local):
     enabled = True
+    modes: tuple[bool, ...] = ()  # what the enclosing blocks found, innermost last
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
 
@@ -27,11 +28,12 @@ class _Mode:
     enabled: bool
 
     def __enter__(self) -> None:
-        self.__dict__.setdefault("stack", []).append(state.enabled)
+        state.modes = (*state.modes, state.enabled)
         state.enabled = self.enabled
 
     def __exit__(self, *exc: object) -> None:
-        state.enabled = self.__dict__["stack"].pop()
+        *before, state.enabled = state.modes
+        state.modes = tuple(before)
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(fn)

@@ -84,6 +84,7 @@ def _key(row: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
+    version = registration.version
     tensors, dtypes = _check_arguments(row, args)
     device = _common_device(row, tensors)
     try:
@@ -103,8 +104,11 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
     plan = _make(row, results, device, impl, record, kernel)
     if len(plans) >= MAX_PLANS:
         plans.clear()
-    with contextlib.suppress(TypeError):  # an unhashable attribute, such as a list: no caching, still right
-        plans[_key(row, args)] = plan
+    if registration.version == version:  # else a backend came or went meanwhile: this plan is of the past
+        with contextlib.suppress(
+            TypeError
+        ):  # an unhashable attribute, such as a list: no caching, still right
+            plans[_key(row, args)] = plan
     return plan
 
 
@@ -230,10 +234,18 @@ def _make(
     bare = bare and not blocking
     make = styles.makers(results, impl, bare)
     run = styles.destination(fn, make) if style == "destination" else styles.value(row, fn, results)
-    into = styles.into(row, fn, style, can_accumulate, results, make, run)
+    widen = partial(_widened, row, device, impl, kernel, blocking) if kernel.layer == "array" else None
+    into = styles.into(row, fn, style, can_accumulate, results, make, run, widen)
     if bare and style == "destination" and len(results) == 1 and impl.has_arrays:
         return fn, results[0], impl.array_maker(results[0].shape, results[0].dtype), run, into
     return None, None, _no_array, run, into
+
+
+def _widened(
+    row: Op, device: Device, impl: Any, kernel: Kernel, blocking: bool, results: tuple[TensorSpec, ...]
+) -> Callable[..., Any]:
+    """Return an array kernel whose results have the dtypes of ``results`` instead of the inferred ones."""
+    return styles.guard(row, kernel.adapt(row, results, impl), kernel, device, impl, blocking)
 
 
 def _no_array() -> Any:

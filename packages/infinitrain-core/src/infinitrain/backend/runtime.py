@@ -275,9 +275,15 @@ def current_device(type: DeviceType) -> Device:
 def set_current_device(device: Device) -> None:
     """Make ``device`` current; the provider is called only on change."""
     if _current.__dict__.get(device.type.name) is not device:
+        restore_current_device(device)
+        _used.add(device)
+
+
+def restore_current_device(device: Device) -> None:
+    """Make ``device`` current again after another one, which is no use of it."""
+    if _current.__dict__.get(device.type.name) is not device:
         check_device(device).set_device(device)
         _current.__dict__[device.type.name] = device
-        _used.add(device)
 
 
 class DeviceGuard:
@@ -294,7 +300,7 @@ class DeviceGuard:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        set_current_device(self.previous)
+        restore_current_device(self.previous)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,16 @@ from typing import Any
 from ..device import Device
 from ..dtype import DType
 from ..errors import NotSupportedError
-from .runtime import D2D, D2H, H2D, Buffer, check_device, get_device_guard_impl, set_current_device
+from .runtime import (
+    D2D,
+    D2H,
+    H2D,
+    Buffer,
+    DeviceGuard,
+    check_device,
+    get_device_guard_impl,
+    set_current_device,
+)
 from .spec import Shape, TensorSpec
 
 
@@ -166,11 +175,11 @@ def empty(shape: Shape, dtype: DType, device: Device) -> Any:
 def empty_like_spec(spec: TensorSpec) -> Any:
     """Return an uninitialised tensor with ``spec``. Raises NoSuchDeviceError, OutOfMemoryError."""
     runtime = check_device(spec.device)
-    set_current_device(spec.device)
-    if runtime.host_visible and runtime.has_arrays:
-        return wrap(spec, runtime.empty_array(spec.shape, spec.dtype), runtime)
-    stream = runtime.current_stream(spec.device) if runtime.has_streams else None
-    return from_buffer(spec, runtime.malloc(spec.nbytes, stream))
+    with DeviceGuard(spec.device):
+        if runtime.host_visible and runtime.has_arrays:
+            return wrap(spec, runtime.empty_array(spec.shape, spec.dtype), runtime)
+        stream = runtime.current_stream(spec.device) if runtime.has_streams else None
+        return from_buffer(spec, runtime.malloc(spec.nbytes, stream))
 
 
 # Copies across the host boundary ------------------------------------------------------------------------------------
@@ -178,18 +187,20 @@ def empty_like_spec(spec: TensorSpec) -> Any:
 
 def read_bytes(tensor: DeviceTensor, into: memoryview) -> None:
     """Copy a tensor's bytes to host memory; done when this returns."""
-    runtime, stream = _runtime_and_stream(tensor.device, tensor)
     if tensor.nbytes:
-        runtime.memcpy(into, 0, tensor.buffer, tensor.offset, tensor.nbytes, D2H, stream)
+        with DeviceGuard(tensor.device):
+            runtime, stream = _runtime_and_stream(tensor.device, tensor)
+            runtime.memcpy(into, 0, tensor.buffer, tensor.offset, tensor.nbytes, D2H, stream)
 
 
 def write_bytes(tensor: DeviceTensor, data: memoryview) -> None:
     """Fill a tensor from host memory, which may be overwritten when this returns."""
     if data.readonly:
         data = memoryview(bytearray(data))  # ctypes gives no address of a read-only view [contract 3.4]
-    runtime, stream = _runtime_and_stream(tensor.device, tensor)
     if tensor.nbytes:
-        runtime.memcpy(tensor.buffer, tensor.offset, data, 0, tensor.nbytes, H2D, stream)
+        with DeviceGuard(tensor.device):
+            runtime, stream = _runtime_and_stream(tensor.device, tensor)
+            runtime.memcpy(tensor.buffer, tensor.offset, data, 0, tensor.nbytes, H2D, stream)
     tensor.bump_version()
 
 
@@ -207,11 +218,12 @@ def copy_between(dst: DeviceTensor, src: DeviceTensor) -> None:
     if same or (
         dst.device.type is src.device.type and require_record(dst.device.type).capabilities.peer_copy
     ):
-        if same or not check_device(src.device).has_streams:
-            runtime, stream = _runtime_and_stream(dst.device, dst, src)
-            runtime.memcpy(dst.buffer, dst.offset, src.buffer, src.offset, dst.nbytes, D2D, stream)
-        else:
-            _copy_to_peer(dst, src)
+        with DeviceGuard(dst.device):
+            if same or not check_device(src.device).has_streams:
+                runtime, stream = _runtime_and_stream(dst.device, dst, src)
+                runtime.memcpy(dst.buffer, dst.offset, src.buffer, src.offset, dst.nbytes, D2D, stream)
+            else:
+                _copy_to_peer(dst, src)
         dst.bump_version()
         return
     host = memoryview(bytearray(dst.nbytes))

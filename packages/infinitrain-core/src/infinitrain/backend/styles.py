@@ -24,7 +24,16 @@ def guard(
     streams = impl.has_streams
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
+        before = runtime.current_device(device.type)
+        if before is device:
+            return on_device(*args, **kwargs)
         runtime.set_current_device(device)
+        try:
+            return on_device(*args, **kwargs)
+        finally:
+            runtime.restore_current_device(before)
+
+    def on_device(*args: Any, **kwargs: Any) -> Any:
         if streams:
             stream = impl.current_stream(device)
             for t in _tensors_of(args, kwargs):
@@ -190,8 +199,12 @@ def into(
     results: tuple[TensorSpec, ...],
     make: Makers,
     run: Callable[..., Any],
+    widen: Callable[[tuple[TensorSpec, ...]], Callable[..., Any]] | None,
 ) -> Callable[..., Any]:
     """Return the function that fills given destinations.
+
+    ``widen`` makes a value-style kernel round to the destinations' dtypes, so that what is added to a float32
+    destination was never rounded to the inputs' half precision.
 
     ``out`` is a tensor, or a tuple that may hold None for results to be allocated; ``accumulate`` is a bool, or a tuple
     of one bool per result.
@@ -231,7 +244,12 @@ def into(
                     raise KernelError(f"{name} does not accumulate into {row.result_name(i)} [contract 4.4]")
                 if outs[i] is not None:
                     _check_out(row, i, outs[i], results[i])
-            target = pack(_fill_from_values(run(*args), outs, flags))
+            produce = run
+            if widen is not None:
+                wide = tuple([s if o is None else o.spec for o, s in zip(outs, results, strict=True)])
+                if any(w.dtype is not s.dtype for w, s in zip(wide, results, strict=True)):
+                    produce = widen(wide)
+            target = pack(_fill_from_values(produce(*args), outs, flags))
         for o in outs:
             if o is not None:
                 o.bump_version(name)

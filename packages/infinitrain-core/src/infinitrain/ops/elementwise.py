@@ -152,7 +152,7 @@ def PowBackward(grad: Tensor, x: Tensor, scalar: Scalar, scalar_is_base: bool) -
 def _whole(ctx: Any, grad: Any) -> bool:
     """Tell whether no operand that wants a gradient was broadcast."""
     return all(
-        edge is None or spec.shape == grad.shape for edge, spec in zip(ctx.edges, ctx.specs, strict=True)
+        edge is None or spec.shape == grad.shape for edge, spec in zip(ctx._edges, ctx.specs, strict=True)
     )
 
 

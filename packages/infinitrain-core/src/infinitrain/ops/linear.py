@@ -87,7 +87,7 @@ def _matmul_operand(full: tuple[int, ...], shape: tuple[int, ...]) -> None:
 class Linear(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
-        ctx.save(x, weight)
+        ctx.save(x if ctx.needs(1) else None, weight if ctx.needs(0) else None)
         return LinearForward(x, weight, bias)
 
     @staticmethod
@@ -103,15 +103,17 @@ class Linear(Function):
 class Matmul(Function):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
-        ctx.save(a, b)
+        ctx.save(a if ctx.needs(1) else None, b if ctx.needs(0) else None)
+        ctx.shapes = a.shape, b.shape
         return MatmulForward(a, b)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         a, b = ctx.saved
-        da = MatmulBackwardInput(b, grad, a.shape) if ctx.needs(0) else None
-        db = MatmulBackwardOther(a, grad, b.shape) if ctx.needs(1) else None
-        return da, db
+        return (
+            ctx.into(0, MatmulBackwardInput, b, grad, ctx.shapes[0]),
+            ctx.into(1, MatmulBackwardOther, a, grad, ctx.shapes[1]),
+        )
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:

@@ -49,7 +49,7 @@ class FlatBuffer:
             repoint(p, target)
             p._flat = (self, i)
             if grad is None:
-                p.set_grad_destination(self.grads[i])
+                p._grad, p._stale = self.grads[i], True
             else:
                 copy_between(self.grads[i], grad)
                 p.grad = self.grads[i]
@@ -80,7 +80,8 @@ def flatten(params: Iterable[Parameter]) -> list[FlatBuffer]:
     hold them.
 
     Parameters that are in one already stay there, so that a reducer and an optimizer can share buffers:
-    whoever comes first decides the order. Left alone are frozen parameters, empty ones, and those that share
+    whoever comes first decides the order. Left alone are frozen parameters, empty ones, those whose gradient
+    destination somebody gave (``set_grad_destination``), and those that share
     memory with another (a tied parameter is one object and no such case). Views taken before, such as a state
     dict, keep the old memory.
     """
@@ -96,7 +97,7 @@ def flatten(params: Iterable[Parameter]) -> list[FlatBuffer]:
         if p._flat is not None:
             if p._flat[0] not in found:
                 found.append(p._flat[0])
-        elif p.requires_grad and p.numel and owners[p.device, p.ptr] == 1:
+        elif p.requires_grad and p.numel and owners[p.device, p.ptr] == 1 and not p._pinned:
             loose.setdefault((p.device, p.dtype), []).append(p)
     return [*found, *(FlatBuffer(group) for group in loose.values())]
 

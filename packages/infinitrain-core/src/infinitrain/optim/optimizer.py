@@ -126,6 +126,8 @@ class Optimizer:
         problems, state = self._state_problems(state_dict)
         if problems:
             raise StateDictError(type(self).__name__, problems)
+        for saved in state_dict["groups"]:
+            self.check({k: v for k, v in saved.items() if k != "params"})
         for group, saved in zip(self.groups, state_dict["groups"], strict=True):
             group.update({k: v for k, v in saved.items() if k != "params"})
         self._prepare()  # other settings may need other state
