@@ -223,31 +223,37 @@ class Function:
         ctx._fn = cls
         ctx._seq = _sequence()
         if result.__class__ is tuple:
-            result = results = tuple([_own(r, args) for r in result])
-        else:
-            result = _own(result, args)
-            results = (result,)
+            result = tuple([_own(r, args) for r in result])
+            ctx._n_results = len(result)
+            _keep(ctx, result)
+            for index, r in enumerate(result):
+                _attach(r, ctx, index)
+            return result
+        for a in args:
+            if a is result:  # an argument must not become this call's result
+                result = _own(result, args)
         if ctx._saved:
-            _keep(ctx, results)
-        if len(results) > 1:
-            ctx._n_results = len(results)
-        for index, r in enumerate(results):
-            if r.spec.is_floating:
-                r._node = ctx
-                r._requires_grad = True
-                if index:
-                    r._index = index
-        if results[0].spec.device is not CPU:
-            ctx._stream = _stream_of(results[0].spec.device)
+            _keep(ctx, (result,))
+        spec = result.spec
+        if spec.is_floating:
+            result._node = ctx
+            result._requires_grad = True
+        if spec.device is not CPU:  # which has no streams
+            ctx._stream = _stream_of(spec.device)
         return result
 
 
 def _own(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a result of forward, or an alias where it is an argument, which must not become this call's result."""
-    for a in args:
-        if a is result:
-            return result.view_as(result.spec)
-    return result
+    """Return a result of forward, or an alias where it is an argument."""
+    return result.view_as(result.spec) if any(result is a for a in args) else result
+
+
+def _attach(result: Any, ctx: Node, index: int) -> None:
+    """Make a tensor one of several results of the call."""
+    if result.spec.is_floating:
+        result._node, result._index, result._requires_grad = ctx, index, True
+    if result.spec.device is not CPU:
+        ctx._stream = _stream_of(result.spec.device)
 
 
 def _stream_of(device: Any) -> tuple[Any, Any] | None:
@@ -257,17 +263,12 @@ def _stream_of(device: Any) -> tuple[Any, Any] | None:
 
 def _keep(ctx: Node, results: tuple[Any, ...]) -> None:
     """Note the versions of what was saved; a saved result is kept as an alias, or it would keep its own node alive."""
-    versions = []
     saved = ctx._saved
-    for t in saved:
-        if t is None:
-            versions.append(0)
-            continue
-        for r in results:
-            if r is t:
+    for r in results:
+        for t in saved:
+            if t is r:
                 saved = tuple([x.view_as(x.spec) if x is t else x for x in saved])
-        version = t._version
-        versions.append(0 if version is None else version[0])
+    versions = [0 if t is None or t._version is None else t._version[0] for t in saved]
     if state.saved_hooks:
         saved = _pack(ctx, saved, versions)
     ctx._saved = saved
