@@ -42,13 +42,13 @@ def test_a_name_loads_its_provider(tmp_path: Path) -> None:
     install(tmp_path, "chipx", GOOD.format(name="chipx"))
     code = """
 from infinitrain.backend import runtime
-print("chipx" in sys.modules, sorted(installed_backends()))
+print("chipx" in sys.modules, "chipx" in installed_backends())
 print(repr(Device.parse("chipx:1")), "chipx" in sys.modules, runtime._ready)
 print(it.full((2,), 3.0, device="chipx:1").tolist())
 print(load_backend("chipx"))
 """
     assert run(code, tmp_path) == [
-        "False ['chipx']",
+        "False True",
         "Device(chipx, 1) True {}",
         "[3.0, 3.0]",
         "True",

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("array_api_strict")
-
 HERE = Path(__file__).parent
 
 # Registration is for the length of a process, so a process of its own registers the provider.
