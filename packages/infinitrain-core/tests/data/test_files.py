@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infinitrain.data import atomic_write
+from infinitrain.data import atomic_write, discard_unfinished
 
 
 def test_replaces_the_file_only_at_the_end(tmp_path: Path) -> None:
@@ -34,6 +34,19 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
         interrupted_write()
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.bin"]
+
+
+def test_a_process_that_ends_at_once_leaves_nothing(tmp_path: Path) -> None:
+    writing = atomic_write(tmp_path / "x.bin")
+    writing.__enter__().write(b"half")
+    discard_unfinished()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError):
+        writing.__exit__(None, None, None)
+    with atomic_write(tmp_path / "y.bin"):
+        pass
+    discard_unfinished()
+    assert [p.name for p in tmp_path.iterdir()] == ["y.bin"]
 
 
 def test_mode_follows_the_umask(tmp_path: Path) -> None:

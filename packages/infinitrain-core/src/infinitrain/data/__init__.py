@@ -6,7 +6,7 @@ Only NumPy and the standard library are needed here: data can be prepared and ch
 from .batches import BatchLoader, TokenDataset, split_tokens
 from .corpus import corpus
 from .errors import DataError
-from .files import atomic_write
+from .files import atomic_write, discard_unfinished
 from .tokenizer import ByteTokenizer, Tokenizer
 from .tokens import TokenHeader, read_header, read_tokens, write_tokens
 
@@ -19,6 +19,7 @@ __all__ = [
     "Tokenizer",
     "atomic_write",
     "corpus",
+    "discard_unfinished",
     "read_header",
     "read_tokens",
     "split_tokens",

@@ -9,6 +9,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+_unfinished: set[Path] = set()
+
+
+def discard_unfinished() -> None:
+    """Remove the temporary files of all writes that this process has begun: it is about to end at once."""
+    for temporary in tuple(_unfinished):
+        with suppress(OSError):
+            temporary.unlink()
+
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
@@ -25,6 +34,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     # Same folder, because a rename is atomic only within one file system. Opened by hand rather than by
     # tempfile, which would give the final file the mode 0600 instead of what the umask says.
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    _unfinished.add(temporary)
     try:
         with temporary.open("xb") as file:
             yield file
@@ -35,6 +45,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             temporary.unlink()
         raise
+    finally:
+        _unfinished.discard(temporary)
     _sync_folder(target.parent)
 
 
