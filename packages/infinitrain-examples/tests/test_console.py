@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infinitrain_examples.console import Console, Memory, Ranks, printable, step_line
+from infinitrain_examples.console import Console, Memory, Ranks, printable, say_error, step_line
 
 # What InfiniTrain's scripts look for in a log.
 LOSS = re.compile(r"step\s+(\d+)/\d+\s+\|\s+train loss\s+([\d.]+)")
@@ -76,12 +76,13 @@ def test_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert log.getvalue() == "line\n"
 
 
-@pytest.mark.parametrize("columns", [20, 8, 1])
+@pytest.mark.parametrize("columns", [40, 20, 8, 1])
 def test_bar_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     stream = Terminal()
     Console(stream, environ={"NO_COLOR": "1"}).progress(3, 10, "loss 3.141")
-    assert len(stream.getvalue().removeprefix("\r\x1b[K")) <= max(columns, 2)
+    assert len(stream.getvalue().removeprefix("\r\x1b[K")) <= columns
+    assert (stream.getvalue() == "") == (columns < 20)
 
 
 def test_bar_is_not_drawn_too_often() -> None:
@@ -106,6 +107,20 @@ def test_made_up_text_cannot_command_the_terminal() -> None:
     stream = Terminal()
     Console(stream, environ={}).line("\x1b]0;title\x07")
     assert stream.getvalue() == "\\x1b]0;title\\x07\n"
+
+
+def test_an_error_is_one_line_without_clauses(capsys: pytest.CaptureFixture[str]) -> None:
+    say_error("prog", "not registered:\n  - one [contract 2.3]\n  - two [contract 3.1, 4.2]; a\nb\tc\x1b")
+    assert capsys.readouterr().err == "prog: error: not registered: - one - two; a\\nb\\tc\\x1b\n"
+
+
+def test_a_full_disk_behind_the_output_is_no_error(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full, (tmp_path / "log").open("w") as log:
+        console = Console(full, environ={})
+        console.log_to(log)
+        console.line("one")
+        console.line("two")
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
 
 
 def test_a_stream_that_lacks_characters() -> None:

@@ -14,7 +14,8 @@ from infinitrain_examples.interrupt import Interrupt
 
 
 @pytest.mark.parametrize(
-    ("number", "name", "code"), [(signal.SIGINT, "SIGINT", 130), (signal.SIGTERM, "SIGTERM", 143)]
+    ("number", "name", "code"),
+    [(signal.SIGINT, "SIGINT", 130), (signal.SIGTERM, "SIGTERM", 143), (signal.SIGHUP, "SIGHUP", 129)],
 )
 def test_a_signal_sets_the_flag(
     number: signal.Signals, name: str, code: int, capfd: pytest.CaptureFixture[str]
@@ -51,6 +52,23 @@ def test_handlers_come_back_after_an_error() -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_a_broken_standard_error_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "write", broken)
+    with Interrupt() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop
+
+
+def test_once_settled_nothing_changes_any_more() -> None:
+    with Interrupt() as stop:
+        stop.settle()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (stop.name, stop.exit_code) == ("", 0)
+
+
 def test_outside_the_main_thread_it_does_nothing() -> None:
     results: list[object] = []
 
@@ -68,18 +86,20 @@ def test_outside_the_main_thread_it_does_nothing() -> None:
 
 
 @pytest.mark.multiproc
-@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_second_signal_ends_at_once(second: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_at_once_and_the_first_decides(second: signal.Signals) -> None:
     program = (
         "import os, signal, time\n"
         "from infinitrain_examples.interrupt import Interrupt\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "with Interrupt() as stop:\n"
+        "with Interrupt(lambda: print('cleaned', flush=True)) as stop:\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"  # a repeat: does not count
         "    assert stop\n"
+        "    time.sleep(1.1)\n"
         f"    os.kill(os.getpid(), {int(second)})\n"
         "    time.sleep(60)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, check=False)
-    assert done.returncode == code
+    assert (done.returncode, done.stdout) == (130, b"cleaned\n")
     assert b"Traceback" not in done.stderr

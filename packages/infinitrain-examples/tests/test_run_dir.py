@@ -49,6 +49,7 @@ def test_a_whole_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         log(run, 1, 4.25, memory=Memory(used=3 * 2**20))
         log(run, 2, float("nan"), val_loss=np.float32(3.5), grad_norm=np.float32(0.25))
         log(run, 3, 2.125)
+        run.draw()
         run.finish()
     assert tree(here / "out/one") == ["config.toml", "log.txt", "loss.png", "metrics.jsonl"]
     rows = [json.loads(line) for line in (here / "out/one/metrics.jsonl").read_text().splitlines()]
@@ -171,13 +172,47 @@ def test_interrupted(here: Path) -> None:
         log(run, 1, 4.0)
         run.finish(interrupted_by="SIGINT")
     assert "interrupted by SIGINT after 1/900 steps in" in (here / "r/log.txt").read_text()
+
+
+def test_a_failed_run_leaves_its_reason_and_its_picture(here: Path) -> None:
+    with RunDir.create(config_of("--run_dir", "r"), console=quiet()) as run:
+        log(run, 1, 4.0)
+        run.fail("out of\nmemory")
+        assert run.step == 1
+    assert (here / "r/log.txt").read_text().endswith("failed: out of\\nmemory\n")
     assert (here / "r/loss.png").exists()
+
+
+def test_the_loser_of_a_race_touches_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "r").mkdir()
+    monkeypatch.setattr(run_dir, "_check_empty", lambda *_: (here / "r/metrics.jsonl").write_text("precious"))
+    with pytest.raises(UsageError, match="another run uses --run_dir 'r'"):
+        RunDir.create(config_of("--run_dir", "r"), console=quiet())
+    assert tree(here / "r") == ["metrics.jsonl"]
+    assert (here / "r/metrics.jsonl").read_text() == "precious"
+
+
+def test_a_deleted_working_directory_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "gone").mkdir()
+    monkeypatch.chdir(here / "gone")
+    (here / "gone").rmdir()
+    with pytest.raises(UsageError, match="the working directory was deleted"):
+        RunDir.create(config_of(), console=quiet())
+
+
+def test_the_command_and_the_home_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(here / "home"))
+    config = config_of("--run_dir", "~/r")
+    RunDir.create(config, command="prog 'a\nb'", console=quiet()).__exit__(None, None, None)
+    text = (here / "home/r/config.toml").read_text()
+    assert text.startswith("# prog 'a\\nb'\n\n[data]\n")
+    assert tomllib.loads(text)["logging"]["run_dir"] == str(here / "home/r")
 
 
 def test_a_missing_matplotlib_is_only_mentioned(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with RunDir.create(config_of("--run_dir", "r"), console=quiet()) as run:
         log(run, 1, 4.0)
-        run.finish()
+        run.draw()
     assert "loss.png was not drawn: ModuleNotFoundError" in (here / "r/log.txt").read_text()
     assert not (here / "r/loss.png").exists()

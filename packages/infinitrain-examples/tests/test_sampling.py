@@ -54,6 +54,16 @@ def test_generate_continues_beyond_the_block_and_repeats_itself() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_a_long_text_can_be_stopped() -> None:
+    model = TransformerModel(
+        TransformerConfig(block_size=8, vocab_size=11, n_layer=1, n_head=1, n_embd=8), seed=2
+    )
+    answers = iter([False, False, True])
+    text = generate(model, [1], 10**9, device=CPU, generator=Generator(), stop=lambda: next(answers))
+    assert len(text) == 2
+    assert model.training
+
+
 def test_each_token_comes_from_the_end_of_what_is_there() -> None:
     model = TransformerModel(
         TransformerConfig(block_size=4, vocab_size=11, n_layer=1, n_head=1, n_embd=8), seed=2

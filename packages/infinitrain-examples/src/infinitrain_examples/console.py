@@ -11,13 +11,16 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TextIO
 
 _MIB = 1024 * 1024
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CLAUSE = re.compile(r"\s*\[contract [\d., ]+\]")
 _ERASE_LINE = "\r\x1b[K"
 _REDRAW_SECONDS = 0.1
+_NARROWEST = 20  # columns; below, a bar only wraps
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,17 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
+def one_line(text: str) -> str:
+    r"""Return `text` in one line: a list's items after one another, other line ends and controls as escapes."""
+    return printable(text.replace("\n  - ", " - ")).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def say_error(prog: str, error: object) -> None:
+    """Print what went wrong as one line on standard error. Clause numbers are for those who write backends."""
+    with suppress(OSError):  # the exit status says it too
+        print(f"{prog}: error: {one_line(_CLAUSE.sub('', str(error)))}", file=sys.stderr, flush=True)
+
+
 class Console:
     """Prints lines to `stream` (default: standard output) and, once `log_to` was called, also to a file.
 
@@ -104,8 +118,8 @@ class Console:
         """Print `text`, which may have several lines.
 
         Raises:
-            OSError: the log file cannot be written. A reader of the output that went away is no error: a run
-                of hours should not end because of `| head`.
+            OSError: the log file cannot be written. Output that fails is no error: a run of hours should not
+                end because of `| head`, a full disk behind `>`, or a terminal that was closed.
         """
         text = printable(text)
         self.clear()
@@ -122,6 +136,8 @@ class Console:
         self._bar_time = now
         label = f" {done}/{total} {note}".rstrip()
         columns = shutil.get_terminal_size().columns
+        if columns < _NARROWEST:
+            return
         width = max(0, min(30, columns - len(label) - 3))
         filled = "#" * (width * done // max(total, 1))
         bar = f"\x1b[36m{filled}\x1b[0m" if self._colour else filled
@@ -143,7 +159,7 @@ class Console:
         try:
             self._stream.write(text.encode(encoding, errors="replace").decode(encoding))
             self._stream.flush()
-        except BrokenPipeError:
+        except OSError:
             self._broken = True
             # Python flushes standard output once more at exit and would complain; give it somewhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())

@@ -7,9 +7,17 @@ built-in text for about a minute.
 from __future__ import annotations
 
 import sys
+
+if __name__ == "__main__":  # `python -m`: first what must be in place before the imports below
+    from infinitrain_examples import cli
+
+    sys.exit(cli.main())
+
+import math
+import shlex
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from infinitrain import Device, DeviceType, Generator, InfiniTrainError, from_numpy, no_grad
@@ -20,11 +28,12 @@ from infinitrain.backend import (
     set_backend_options,
     synchronize,
 )
+from infinitrain.data import BatchLoader, discard_unfinished
 from infinitrain.nn import CrossEntropyLoss, TransformerConfig, TransformerModel
 from infinitrain.optim import SGD, AdamW, LRScheduler, Optimizer, Schedule, clip_grad_norm, decay_groups
 
 from .config import PROG, Config, parse
-from .console import Memory
+from .console import Memory, say_error
 from .errors import UsageError
 from .interrupt import Interrupt
 from .presets import PRESETS
@@ -38,11 +47,12 @@ from .weights import save_weights
 def main(argv: Sequence[str] | None = None, register_backend: Callable[[], Any] | None = None) -> int:
     """Train as `argv` says (default: the command line) and return the exit status.
 
-    0: done; 2: something that the user can put right, said in one message on standard error; 130 and 143:
-    stopped by Ctrl-C or SIGTERM, after the weights were saved. `register_backend`, a function at the top
-    level of a module, is called before the flags are read, so that `--device` knows the backend that it
+    0: done; 2: something that the user can put right, said in one line on standard error; 130, 143 and 129:
+    stopped by Ctrl-C, SIGTERM or SIGHUP, after the weights were saved. `register_backend`, a function at the
+    top level of a module, is called before the flags are read, so that `--device` knows the backend that it
     registers.
     """
+    argv = sys.argv[1:] if argv is None else list(argv)
     try:
         if register_backend is not None:
             load_backend_module(registrar_path(register_backend))
@@ -50,26 +60,41 @@ def main(argv: Sequence[str] | None = None, register_backend: Callable[[], Any] 
         device = open_device(config)
         data = load_data(config)
         config = data.complete(config)
+        data.prompt(config)  # checked now, not after hours
+        loader = data.train_loader(config)
         model = build_model(config, device)
-        with RunDir.create(config) as run, Interrupt() as stop:
+        with (
+            Interrupt(discard_unfinished) as stop,
+            RunDir.create(config, command=shlex.join([PROG, *argv])) as run,
+            weights_kept(run, model),
+        ):
             run.say(describe(config, model, data, device))
-            train(run, model, data, device, stop)
-            save(model, run.path / "model.safetensors")
+            train(run, model, data, loader, device, stop)
+            save(run, model)
+            if not stop:
+                write_text(run, model, data, device, stop)
+            run.draw()
+            stop.settle()
             run.finish(interrupted_by=stop.name)
         return stop.exit_code
-    except (UsageError, InfiniTrainError) as error:
-        print(f"{PROG}: error: {error}", file=sys.stderr)
+    except (UsageError, InfiniTrainError, MemoryError) as error:
+        say_error(PROG, error)
         return 2
 
 
-def train(run: RunDir, model: TransformerModel, data: TrainingData, device: Device, stop: Interrupt) -> None:
+def train(
+    run: RunDir,
+    model: TransformerModel,
+    data: TrainingData,
+    loader: BatchLoader,
+    device: Device,
+    stop: Interrupt,
+) -> None:
     """Take the steps that `run.config` asks for, or those until `stop` comes true."""
     config = run.config
-    loader = data.train_loader(config)
     optimizer = build_optimizer(config, model)
     scheduler = LRScheduler(optimizer, build_schedule(config))
     loss_of = CrossEntropyLoss()
-    text_generator = Generator(seed=config.optimisation.seed)
     micro_batches = accumulation_steps(config)
     steps, tokens = config.optimisation.num_iteration, config.optimisation.total_batch_size
     assert steps is not None
@@ -82,6 +107,8 @@ def train(run: RunDir, model: TransformerModel, data: TrainingData, device: Devi
         optimizer.zero_grad()
         losses = []
         for _ in range(micro_batches):
+            if stop:
+                return  # half a step changes nothing
             if config.debug.overfit_single_batch:
                 loader.rewind()
             x, y = next(loader)
@@ -90,16 +117,18 @@ def train(run: RunDir, model: TransformerModel, data: TrainingData, device: Devi
                 loss = loss / micro_batches
             loss.backward()
             losses.append(loss.detach())
-        grad_norm = clip_grad_norm(model.parameters(), config.optimisation.grad_clip or float("inf"))
+        largest = config.optimisation.grad_clip or math.inf
+        grad_norm = clip_grad_norm(model.parameters(), largest, error_if_nonfinite=False)
         lr = scheduler.lr
-        optimizer.step()
-        scheduler.step()
+        if math.isfinite(grad_norm):  # else the weights stay as they are
+            optimizer.step()
+            scheduler.step()
         train_loss = sum(loss.item() for loss in losses)  # waits for the device
         seconds = time.perf_counter() - start
 
-        last = step == steps or bool(stop)
         every = config.logging.val_loss_every
-        val_loss = validate(model, data, config, device) if every and (last or step % every == 0) else None
+        due = every and (step == steps or step % every == 0)
+        val_loss = validate(model, data, config, device, stop) if due else None
         run.log_step(
             step,
             train_loss=train_loss,
@@ -110,45 +139,55 @@ def train(run: RunDir, model: TransformerModel, data: TrainingData, device: Devi
             memory=memory.peak(),
             grad_norm=grad_norm,
         )
-        due = config.text.freq_generate_txt and step % config.text.freq_generate_txt == 0
-        if (due or last) and not stop:
-            write_text(run, model, data, device, text_generator)
-        if last:
-            break
+        if not math.isfinite(grad_norm):
+            raise UsageError(
+                f"the norm of the gradients is {grad_norm} in step {step}: training has diverged; use a lower "
+                "--learning_rate, --weight_decay or --momentum"
+            )
+        every = config.text.freq_generate_txt
+        if every and step % every == 0 and step < steps and not stop:
+            write_text(run, model, data, device, stop)
 
 
-def validate(model: TransformerModel, data: TrainingData, config: Config, device: Device) -> float | None:
-    """Return the mean loss over the validation batches, in nats per token."""
+def validate(
+    model: TransformerModel, data: TrainingData, config: Config, device: Device, stop: Interrupt
+) -> float | None:
+    """Return the mean loss over the validation batches, in nats per token; None once `stop` is true."""
     loss_of = CrossEntropyLoss()
+    losses = []
     model.eval()
     with no_grad():
-        losses = [
-            loss_of(model(from_numpy(x, device)), from_numpy(y, device)).item()
-            for x, y in data.validation_batches(config)
-        ]
+        for x, y in data.validation_batches(config):
+            if stop:
+                break
+            losses.append(loss_of(model(from_numpy(x, device)), from_numpy(y, device)).item())
     model.train()
-    return sum(losses) / len(losses) if losses else None
+    return sum(losses) / len(losses) if losses and not stop else None
 
 
 def write_text(
-    run: RunDir, model: TransformerModel, data: TrainingData, device: Device, generator: Generator
+    run: RunDir, model: TransformerModel, data: TrainingData, device: Device, stop: Interrupt
 ) -> None:
     """Let the model continue the prompt, where the data come with a tokenizer."""
     text = run.config.text
-    if data.tokenizer is None or not text.text_length:
+    prompt = data.prompt(run.config)
+    if data.tokenizer is None or not prompt:
         return
-    prompt = data.tokenizer.encode(text.prompt).tolist()
     tokens = generate(
         model,
         prompt,
         text.text_length,
         device=device,
-        generator=generator,
+        generator=Generator(seed=run.config.optimisation.seed),
         window=run.config.data.sequence_length,
         temperature=text.temperature,
         top_k=text.top_k,
+        stop=lambda: bool(stop),
     )
-    run.say(f"--- text ---\n{text.prompt}{data.tokenizer.decode(tokens)}\n------------")
+    run.say(
+        f"--- text: the model after {run.step} steps continues [the prompt] ---\n"
+        f"[{text.prompt}]{data.tokenizer.decode(tokens)}\n------------"
+    )
 
 
 # What the flags stand for -----------------------------------------------------------------------------------
@@ -215,12 +254,34 @@ def describe(config: Config, model: TransformerModel, data: TrainingData, device
     )
 
 
-def save(model: TransformerModel, path: Path) -> None:
-    """Write the weights, and say in one message what is wrong if that fails."""
+def save(run: RunDir, model: TransformerModel) -> None:
+    """Write the weights to the run folder."""
+    path = run.path / "model.safetensors"
     try:
         save_weights(model, path)
     except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror or error}; the weights are lost") from error
+        raise UsageError(f"cannot write '{path}': {error.strerror or error}") from error
+
+
+@contextmanager
+def weights_kept(run: RunDir, model: TransformerModel) -> Iterator[None]:
+    """Save the weights if the block fails before it did so itself; the error then says where they are."""
+    try:
+        yield
+    except Exception as error:
+        path = run.path / "model.safetensors"
+        try:
+            if run.step and not path.exists():
+                save(run, model)
+            weights = f"the weights are in '{path}'" if run.step else "there are no weights yet"
+        except Exception as second:
+            weights = f"the weights are lost ({second})"
+        outcome = f"stopped after step {run.step}; {weights}"
+        run.fail(f"{error}; {outcome}")
+        if not isinstance(error, (UsageError, InfiniTrainError, MemoryError)):
+            error.add_note(outcome)
+            raise
+        raise UsageError(f"{error}; {outcome}") from error
 
 
 class PeakMemory:
@@ -238,7 +299,3 @@ class PeakMemory:
         """Return the peaks since the last reset."""
         stats = self._runtime.memory_stats(self._device)
         return Memory(used=stats.get("peak_used"), reserved=stats.get("peak_reserved"))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

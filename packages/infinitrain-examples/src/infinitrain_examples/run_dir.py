@@ -7,13 +7,14 @@
 
 `RunDir` is what a training loop reports to:
 
-    with RunDir.create(config) as run, Interrupt() as stop:
+    with Interrupt() as stop, RunDir.create(config) as run:
         run.say("...")
         for step in range(1, steps + 1):
             ...
             run.log_step(step, train_loss=..., lr=..., seconds=..., tokens=..., memory=...)
             if stop:
                 break
+        run.draw()
         run.finish(interrupted_by=stop.name)
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,7 +36,7 @@ from infinitrain.data import atomic_write
 
 from ._toml import to_toml
 from .config import Config
-from .console import ALONE, NOT_KNOWN, Console, Memory, Ranks, rate, step_line
+from .console import ALONE, NOT_KNOWN, Console, Memory, Ranks, one_line, rate, step_line
 from .errors import UsageError
 from .plot import plot_loss, read_metrics
 
@@ -46,6 +48,8 @@ class RunDir:
         assert config.optimisation.num_iteration is not None, "resolve comes first"
         self.path = path
         self.config = config
+        self.step = 0
+        """The last step that was reported."""
         self._steps = config.optimisation.num_iteration
         self.console = console
         self._log = log
@@ -55,8 +59,8 @@ class RunDir:
         console.log_to(log)
 
     @classmethod
-    def create(cls, config: Config, *, console: Console | None = None) -> RunDir:
-        """Make the folder of a resolved `config` and open its files.
+    def create(cls, config: Config, *, command: str = "", console: Console | None = None) -> RunDir:
+        """Make the folder of a resolved `config` and open its files; config.toml mentions the `command`.
 
         Call it when everything else is known to be right, the data too: then a run that cannot start leaves
         no folder behind.
@@ -65,20 +69,25 @@ class RunDir:
             UsageError: the folder exists and is not empty, or cannot be written. Nothing is left behind.
         """
         wanted = config.logging.run_dir
-        candidates = iter([Path(wanted)]) if wanted else _default_paths(config.model.model)
+        candidates = iter([Path(wanted).expanduser()]) if wanted else _default_paths(config.model.model)
         path, made = _make_folder(candidates)
         config = replace(config, logging=replace(config.logging, run_dir=str(path)))
-        opened = ExitStack()
+        settings = (f"# {one_line(command)}\n\n" if command else "") + to_toml(config)
+        opened = (
+            ExitStack()
+        )  # undone in reverse; only what this process made, another run may have come first
         try:
-            log = opened.enter_context((path / "log.txt").open("x", encoding="utf-8", errors="replace"))
-            metrics = opened.enter_context((path / "metrics.jsonl").open("x", encoding="utf-8"))
+            log = _new_file(opened, path / "log.txt")
+            metrics = _new_file(opened, path / "metrics.jsonl")
             with atomic_write(path / "config.toml") as file:
-                file.write(to_toml(config).encode("utf-8", errors="replace"))
+                file.write(settings.encode("utf-8", errors="replace"))
+        except FileExistsError as error:
+            opened.close()
+            raise UsageError(
+                f"another run uses --run_dir '{path}' since just now; give another one"
+            ) from error
         except OSError as error:
             opened.close()
-            for name in ("config.toml", "log.txt", "metrics.jsonl"):
-                with suppress(OSError):
-                    (path / name).unlink()
             _remove(made)
             raise UsageError(_cannot_write(path, error)) from error
         return cls(path, config, console or Console(progress=config.logging.progress), log, metrics)
@@ -121,19 +130,32 @@ class RunDir:
         row |= {"lr": lr, "seconds": seconds, "tokens_per_s": rate(tokens, seconds)}
         row |= {"peak_used_bytes": memory.used, "peak_reserved_bytes": memory.reserved, **more}
         self._last = self._last | row
+        self.step = step
         with self._writing():
             self._metrics.write(json.dumps({k: _finite(v) for k, v in row.items()}, allow_nan=False) + "\n")
             self._metrics.flush()
             self._show_step(row, tokens, memory, ranks)
 
+    def draw(self) -> None:
+        """Draw loss.png. A run is worth more than its picture: what prevents it is only mentioned."""
+        try:
+            rows = read_metrics(self.path / "metrics.jsonl")
+            plot_loss(rows, self.path / "loss.png", title=self.path.resolve().name)
+        except Exception as error:
+            self.say(f"loss.png was not drawn: {type(error).__name__}: {error}")
+
+    def fail(self, message: str) -> None:
+        """Leave `message` in the log, and draw what there is; never raises."""
+        with suppress(OSError, UsageError):
+            self._log.write(f"failed: {one_line(message)}\n")
+            self.draw()
+
     def finish(self, *, interrupted_by: str = "") -> None:
-        """Draw loss.png and print the last lines: how the run ended, and where its files are."""
+        """Print the last lines: how the run ended, and where its files are."""
         with self._writing():
-            self._draw()
             elapsed = time.monotonic() - self._start
-            step, steps = self._last.get("step", 0), self._steps
             ending = f"interrupted by {interrupted_by} after" if interrupted_by else "done:"
-            parts = [f"{ending} {step}/{steps} steps in {elapsed:.1f} s"]
+            parts = [f"{ending} {self.step}/{self._steps} steps in {elapsed:.1f} s"]
             if "train_loss" in self._last:
                 parts.append(f"final train loss {self._last['train_loss']:.6f}")
             if "val_loss" in self._last:
@@ -175,20 +197,18 @@ class RunDir:
         if step < steps:
             self.console.progress(step, steps, f"loss {row['train_loss']:.3f}")
 
-    def _draw(self) -> None:
-        """A run is worth more than its picture: whatever prevents the picture is only mentioned."""
-        try:
-            rows = read_metrics(self.path / "metrics.jsonl")
-            plot_loss(rows, self.path / "loss.png", title=self.path.resolve().name)
-        except Exception as error:
-            self.console.line(f"loss.png was not drawn: {type(error).__name__}: {error}")
-
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise UsageError(_cannot_write(self.path, error)) from error
+            raise UsageError(f"cannot write run folder '{self.path}': {error.strerror or error}") from error
+
+
+def _new_file(opened: ExitStack, path: Path) -> TextIO:
+    file = opened.enter_context(path.open("x", encoding="utf-8", errors="replace"))
+    opened.callback(path.unlink, missing_ok=True)
+    return file
 
 
 def _default_paths(model: str) -> Iterator[Path]:
@@ -202,6 +222,10 @@ def _default_paths(model: str) -> Iterator[Path]:
 def _make_folder(candidates: Iterator[Path]) -> tuple[Path, list[Path]]:
     """Return the first candidate that is new (an only one may be empty instead), and the folders made."""
     path = next(candidates)
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError("the working directory was deleted; change to another one") from error
     while True:
         made: list[Path] = []
         try:
@@ -238,7 +262,7 @@ def _remove(folders: list[Path]) -> None:
 
 def _cannot_write(path: Path, error: OSError | ValueError) -> str:
     reason = getattr(error, "strerror", None) or str(error)
-    return f"cannot write run folder '{path}': {reason}; give another one with --run_dir"
+    return f"cannot write run folder '{path}': {reason}; make room or give another one with --run_dir"
 
 
 def _finite(value: float | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ def generate(
     window: int | None = None,
     temperature: float = 1.0,
     top_k: int = 0,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[int]:
-    """Return `count` tokens that continue `prompt`, which has at least one.
+    """Return `count` tokens that continue `prompt`, which has at least one; fewer once `stop()` is true.
 
     The model sees the last `window` tokens, at most and by default `block_size`. More than it was trained on
     makes no sense: positions beyond were never learnt. Each token takes one word of `generator`, one for the
@@ -36,6 +37,8 @@ def generate(
     model.eval()
     with no_grad():
         for _ in range(count):
+            if stop():
+                break
             context = np.array([tokens[-seen:]], dtype=np.int64)
             logits = model(from_numpy(context, device)).numpy()[0, -1]
             uniform = float(to_uniform(generator.random_raw(1))[0])

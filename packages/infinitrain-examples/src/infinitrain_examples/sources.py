@@ -45,6 +45,24 @@ class TrainingData:
         """Return `config` with the size of the vocabulary filled in."""
         return replace(config, model=replace(config.model, vocab_size=self.vocab_size))
 
+    def prompt(self, config: Config) -> list[int]:
+        """Return the tokens of `--prompt`; none where no text is to be written.
+
+        Raises:
+            UsageError: one of them is not in the vocabulary.
+        """
+        text = config.text
+        if self.tokenizer is None or not text.text_length:
+            return []
+        tokens: list[int] = self.tokenizer.encode(text.prompt).tolist()
+        if max(tokens) >= self.vocab_size:
+            raise UsageError(
+                f"--prompt {text.prompt!r} contains token {max(tokens)}, outside the vocabulary of "
+                f"{self.vocab_size} tokens; use other characters, --vocab_size {max(tokens) + 1} or more, "
+                "or --text_length 0"
+            )
+        return tokens
+
     def train_loader(self, config: Config, *, rank: int = 0, world_size: int = 1) -> BatchLoader:
         """Return the endless, shuffled (x, y) batches, int64 of shape (batch_size, sequence_length).
 
