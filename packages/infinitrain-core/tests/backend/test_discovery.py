@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from infinitrain.backend import load_backend_module, registrar_path
-from infinitrain.errors import BackendNotAvailableError, BackendRegistrationError
+from infinitrain.device import Device
+from infinitrain.errors import BackendNotAvailableError, BackendRegistrationError, UnknownDeviceError
 from infinitrain.testing import host_backend, run_python, temporary_backend
 
 GOOD = """
@@ -159,7 +160,8 @@ load_backend_module("chipx")
 print(Device.parse("chipx"))
 """
     message, loaded, device = run(code, tmp_path, INFINITRAIN_BACKEND_AUTOLOAD="0")
-    assert "installed, not loaded (INFINITRAIN_BACKEND_AUTOLOAD=0): chipx" in message
+    assert "'chipx' is installed, but INFINITRAIN_BACKEND_AUTOLOAD=0 keeps it from loading: unset" in message
+    assert "Did you mean" not in message
     assert (loaded, device) == ("False", "chipx:0")
 
 
@@ -232,6 +234,28 @@ def test_a_bad_module_is_loud(path: str) -> None:
     with temporary_backend(), pytest.raises(BackendNotAvailableError, match="failed to register") as caught:
         load_backend_module(path)
     assert caught.value.__cause__ is not None
+
+
+def test_a_module_that_ends_the_process_is_a_failed_one(tmp_path: Path) -> None:
+    """[contract 2.8]"""
+    (tmp_path / "leaver.py").write_text("raise SystemExit(5)\n")
+    code = """
+try:
+    load_backend_module("leaver")
+except BackendNotAvailableError as error:
+    print(error)
+"""
+    assert "'leaver' failed to register: SystemExit: 5" in run(code, tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("gpu", "Did you mean cuda"), ("", "a device is a name"), (":1", "a device is a name")],
+)
+def test_texts_with_an_answer_of_their_own(text: str, message: str) -> None:
+    """[contract 1.7]"""
+    with pytest.raises(UnknownDeviceError, match=message):
+        Device.parse(text)
 
 
 def test_a_registrar_is_known_by_its_name() -> None:

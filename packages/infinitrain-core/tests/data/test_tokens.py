@@ -36,9 +36,18 @@ def test_round_trip(tmp_path: Path, high: int, stored: type, magic: int) -> None
 
 
 def test_reads_bytes_written_by_hand(tmp_path: Path) -> None:
-    path = make_file(tmp_path / "t.bin", 20240520, 3, bytes([0xD0, 0x01, 0x20, 0x0E, 0xFF, 0xFF]), version=2)
+    path = make_file(tmp_path / "t.bin", 20240520, 3, bytes([0xD0, 0x01, 0x20, 0x0E, 0xFF, 0xFF]))
     assert read_tokens(path).tolist() == [464, 3616, 65535]
-    assert read_header(path).version == 2
+    path = make_file(tmp_path / "u.bin", 20240801, 1, bytes([0xD0, 0x01, 0x02, 0x00]), version=7)
+    assert read_tokens(path).tolist() == [131536]
+    assert read_header(path).version == 7
+
+
+@pytest.mark.parametrize(("magic", "version"), [(20240520, 0), (20240520, 7), (20240801, 2)])
+def test_other_versions_are_refused(tmp_path: Path, magic: int, version: int) -> None:
+    path = make_file(tmp_path / "t.bin", magic, 1, bytes(4), version=version)
+    with pytest.raises(DataError, match=f"has format version {version}, only 1"):
+        read_header(path)
 
 
 def test_largest_uint16_and_given_dtype(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def load_backend(name: str, *, quiet: bool = False) -> bool:
         entries[0].load()()
         if name not in _registered():
             raise BackendError(f"its entry point {entries[0].value!r} did not register device {name!r}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a provider must not end the process
         _failures[name] = f"{type(error).__name__}: {error}"
         if quiet:
             return False
@@ -91,7 +91,7 @@ def load_backend_module(path: str) -> None:
     try:
         registrar: Callable[[], Any] = import_path(f"{module}:{function or 'register_backend'}")
         registrar()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _failures[path] = f"{type(error).__name__}: {error}"
         raise BackendNotAvailableError(
             f"backend module {path!r} failed to register: {type(error).__name__}: {error} [contract 2.8]",
@@ -145,10 +145,22 @@ def situation() -> str:
 
 def _unknown_device(text: str) -> UnknownDeviceError:
     name = text.partition(":")[0]
-    known = sorted(set(BUILTIN_NAMES) | _registered())
+    installed: list[str] = []
     with contextlib.suppress(Exception):
-        known = sorted({*known, *installed_backends()})
-    near = get_close_matches(name, known, 2)
+        installed = list(installed_backends())
+    if name in installed and not autoload():
+        return UnknownDeviceError(
+            f"device {name!r} is installed, but INFINITRAIN_BACKEND_AUTOLOAD=0 keeps it from loading: unset "
+            "that variable, or give --backend_module pkg.mod [contract 2.8]",
+            text=text,
+        )
+    if not name:
+        return UnknownDeviceError(
+            f"a device is a name with an optional index, as in cpu or cuda:0, got {text!r} [contract 1.7]",
+            text=text,
+        )
+    known = sorted({*BUILTIN_NAMES, *_registered(), *installed})
+    near = ["cuda"] if name.lower() == "gpu" else get_close_matches(name.lower(), known, 2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return UnknownDeviceError(
         f"unknown device {text!r}.{hint} {situation()} "

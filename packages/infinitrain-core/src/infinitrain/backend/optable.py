@@ -13,6 +13,7 @@ decorated name becomes a function that dispatches to a kernel; the row itself is
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -146,7 +147,7 @@ class OpTable(dict[str, Op]):
             raise ValueError(
                 f"op {row.name}: unknown profile {row.profile!r}; one of {PROFILES} [contract 4.2]"
             )
-        if not row.doc:
+        if not row.doc and sys.flags.optimize < 2:  # python -OO strips them all
             raise ValueError(f"op {row.name} has no documentation [contract 4.1]")
         self[row.name] = row
         return row

@@ -107,7 +107,10 @@ def require_record(type: DeviceType) -> BackendRecord:
         if building is not None and building.type is type:
             why = "Its registration has not finished: nothing may use the device in a callback."
         else:
-            why = discovery().situation()
+            why = (
+                f"{discovery().situation()} Install the package that provides it, as in "
+                f"infinitrain-{type_name(type)}, or give --backend_module pkg.mod"
+            )
         raise BackendNotAvailableError(
             f"device {type_name(type)!r} has no backend in this process. {why} [contract 1.8]",
             provider=type_name(type),

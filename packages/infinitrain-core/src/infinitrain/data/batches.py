@@ -53,7 +53,7 @@ class TokenDataset:
             longest = len(tokens) - 1
             shorter = f"use sequence_length {longest} or less, or " if longest > 0 else "use "
             raise DataError(
-                f"the {name} has {len(tokens)} tokens, one sample takes {sequence_length + 1} "
+                f"the {name} has {len(tokens)} token{'s' * (len(tokens) != 1)}, one sample takes {sequence_length + 1} "
                 f"(sequence_length {sequence_length} and the last target); {shorter}a longer text"
             )
         if vocab_size is not None:

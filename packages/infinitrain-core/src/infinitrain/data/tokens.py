@@ -25,6 +25,7 @@ from .files import atomic_write
 
 HEADER_BYTES = 1024
 _VERSION = 1
+_VERSIONS = {20240520: (1,), 20240801: (1, 7)}  # llm.c writes 7 for the second, in the same format
 _DTYPES: dict[int, np.dtype[Any]] = {20240520: np.dtype("<u2"), 20240801: np.dtype("<u4")}
 _MAGICS = {dtype: magic for magic, dtype in _DTYPES.items()}
 
@@ -65,6 +66,9 @@ def read_header(path: str | os.PathLike[str]) -> TokenHeader:
             f"token file {_show(path)} is cut off: {size} bytes, the header alone takes {HEADER_BYTES}"
         )
     magic, version, count = np.frombuffer(raw, dtype="<i4", count=3).tolist()
+    if version not in _VERSIONS[magic]:
+        known = " or ".join(map(str, _VERSIONS[magic]))
+        raise DataError(f"token file {_show(path)} has format version {version}, only {known} is known")
     header = TokenHeader(_DTYPES[magic], version, count)
     _check_size(path, header, size)
     return header
