@@ -178,7 +178,7 @@ def test_closed_and_full_streams_do_not_end_a_run(tmp_path: Path) -> None:
 @pytest.mark.multiproc
 @pytest.mark.parametrize("redirections", [">&-", "2>&-", ">&- 2>&- <&-", "> /dev/full", "2> /dev/full"])
 def test_streams_do_not_change_the_exit_status(redirections: str, tmp_path: Path) -> None:
-    for flags, status in (("--num_iteration 0", 2),):
+    for flags, status in (("--help", 0), ("--num_iteration 0", 2), ("--help | true", 0)):
         command = (
             f"{sys.executable} -m infinitrain_examples.gpt2 {flags} {redirections}; exit ${{PIPESTATUS[0]}}"
         )

@@ -93,8 +93,11 @@ def test_other_settings_run(run: Callable[..., Any], flags: list[str]) -> None:
 
 
 def test_the_learning_rate_follows_its_schedule(run: Callable[..., Any]) -> None:
-    rows, _ = run("--lr_decay_style", "linear", "--lr_warmup_iters", "1", "--learning_rate", "0.5")
-    assert [row["lr"] for row in rows] == pytest.approx([0.0, 0.5, 0.25])
+    flags = ("--lr_decay_style", "linear", "--learning_rate", "0.5", "--lr_decay_iters")
+    rows, _ = run(*flags, "4", "--lr_warmup_iters", "2", name="two")
+    assert [row["lr"] for row in rows] == pytest.approx([0.25, 0.375, 0.5])
+    rows, _ = run(*flags, "3", "--lr_warmup_iters", "1")
+    assert [row["lr"] for row in rows] == pytest.approx([0.5, 0.5, 0.25])
 
 
 def test_token_files_are_trained_on_without_text(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -114,9 +117,23 @@ def test_token_files_are_trained_on_without_text(run: Callable[..., Any], tmp_pa
         (["--device", "nowhere"], "unknown device 'nowhere'"),
         (["--device", "cpu:1"], "CPU device has index 0 only"),
         (["--device", "cuda:x"], "index"),
+        (["--device", "cuda"], "as in infinitrain-cuda"),
+        (["--device", "gpu"], "Did you mean cuda?"),
+        (["--device", ""], "a device is a name"),
+        (["--device", "a\nb"], "unknown device 'a\\nb'"),
+        (["--input_text", "a\nb\x1b"], "cannot read --input_text 'a\\nb\\x1b'"),
+        (["--input_text", "x" * 300], "File name too long"),
+        (["--input_text", "a\0b"], "has a character that no file name can have"),
+        (["--run_dir", "a\ud800"], "--run_dir 'a\\ud800' has a character that no file name can have"),
+        (["--batch_size", "99999"], "use --batch_size"),
+        (["--n_layer", "1000000"], "use a smaller --n_layer, --n_embd or --vocab_size"),
+        (["--vocab_size", "9" * 18], "use a smaller --n_layer, --n_embd or --vocab_size"),
         (["--device", "privateuse1"], "privateuse1"),
         (["--backend_module", "no_such_module"], "backend module 'no_such_module' failed to register"),
-        (["--backend_option", "a=1"], "--device cpu has no options"),
+        (
+            ["--backend_option", "a=1"],
+            "--device cpu: --backend_option a is for a backend: cpu has no options",
+        ),
         (["--input_text", "missing.txt"], "cannot read --input_text 'missing.txt'"),
         (["--input_bin", "missing.bin"], "missing.bin"),
         (["--run_dir", "taken"], "--run_dir 'taken' is not empty"),
@@ -139,7 +156,8 @@ def test_mistakes_are_one_message_and_status_2(
     err = capsys.readouterr().err
     assert err.startswith("infinitrain-gpt2: error: ")
     assert message in err
-    assert "Traceback" not in err
+    assert "[contract" not in err
+    assert err.count("\n") == 1
     assert (tmp_path / "new").exists() == ("1e30" in flags)
 
 
@@ -180,3 +198,18 @@ def test_a_signal_saves_and_ends(number: int, status: int, tmp_path: Path) -> No
     assert f"interrupted by {signal.Signals(number).name} after".encode() in out
     assert (folder / "model.safetensors").exists()
     assert (folder / "loss.png").exists()
+
+
+@pytest.mark.multiproc
+def test_without_docstrings_and_assertions(tmp_path: Path) -> None:
+    command = [sys.executable, "-OO", "-m", "infinitrain_examples.gpt2", *SHORT, "--run_dir", "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.multiproc
+def test_a_module_that_raises_keyboard_interrupt(tmp_path: Path) -> None:
+    (tmp_path / "rude.py").write_text("raise KeyboardInterrupt\n")
+    command = [sys.executable, "-m", "infinitrain_examples.gpt2", "--backend_module", "rude"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")

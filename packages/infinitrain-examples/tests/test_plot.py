@@ -34,6 +34,11 @@ def test_training_and_validation(tmp_path: Path, drawn: list) -> None:
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_title_of_any_characters(tmp_path: Path) -> None:
+    plot_loss([], tmp_path / "p.png", title="\u4f60\n\ud800\x07 $x é")  # warnings are errors here
+    assert (tmp_path / "p.png").exists()
+
+
 def test_a_long_run_is_smoothed_and_gaps_stay_gaps(tmp_path: Path, drawn: list) -> None:
     rows = [{"step": s, "train_loss": None if s == 30 else 4.0 / s} for s in range(1, 101)]
     plot_loss(rows, tmp_path / "p.png")

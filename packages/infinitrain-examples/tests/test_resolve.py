@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -43,7 +44,7 @@ def test_overrides_of_the_preset() -> None:
 
 def test_each_model_has_a_learning_rate_and_a_number_of_steps() -> None:
     tiny, large = (resolve(parse(["--model", name])).optimisation for name in ("tiny", "d36"))
-    assert (tiny.learning_rate, tiny.num_iteration, tiny.lr_warmup_iters) == (3e-3, 900, 90)
+    assert (tiny.learning_rate, tiny.num_iteration, tiny.lr_warmup_iters) == (3e-3, 800, 80)
     assert (large.learning_rate, large.num_iteration, large.lr_warmup_iters) == (2.5e-4, 10, 1)
     assert resolve(parse(["--model", "d36", "--learning_rate", "1"])).optimisation.learning_rate == 1
 
@@ -73,34 +74,39 @@ def test_accumulation() -> None:
         ("--vocab_size 0", "--vocab_size must be at least 1"),
         (
             "--n_embd 100 --n_head 3",
-            "--n_embd 100 cannot be shared out among --n_head 3 heads; use --n_embd 99 or 102",
+            "--n_embd 100 cannot be shared out among --n_head 3 heads; use --n_head 2 or --n_embd 99 or 102",
         ),
-        ("--n_embd 2", "use --n_embd 4$"),
-        ("--learning_rate 0", "--learning_rate must be above 0"),
-        ("--learning_rate nan", "--learning_rate must be above 0, got nan"),
-        ("--learning_rate inf", "--learning_rate must be above 0, got inf"),
+        ("--n_embd 2", "use --n_head 2 or --n_embd 4$"),
+        ("--n_head 1000000000000", "use --n_head 128$"),
+        ("--n_layer 9999999999999999999", r"--n_layer must be below 2\*\*63"),
+        ("--total_batch_size 1024000000000", "--total_batch_size must be at most"),
+        ("--text_length 1000000000000", "--text_length must be at most"),
+        ("--prompt x --input_bin a", "--prompt has no effect on --input_bin"),
+        ("--min_lr 1e-4 --lr_decay_style constant", "--min_lr has no effect on --lr_decay_style constant"),
+        ("--learning_rate 0", "--learning_rate must be a finite number above 0, got 0"),
+        ("--learning_rate nan", "--learning_rate must be a finite number, got nan"),
+        ("--learning_rate inf", "--learning_rate must be a finite number, got inf"),
         ("--min_lr 0.1", r"--min_lr must lie between 0 and --learning_rate 0\.003, got 0\.1"),
         ("--min_lr -1e-5", "--min_lr must lie"),
-        ("--lr_warmup_iters 900", r"must be below --lr_decay_iters 900.*use 899 or less"),
+        ("--lr_warmup_iters 800", r"must be below --lr_decay_iters 800.*use 799 or less"),
         ("--lr_warmup_iters -1", "--lr_warmup_iters must be at least 0"),
         ("--lr_decay_iters 0", "--lr_decay_iters must be at least 1"),
         ("--weight_decay -0.1", "--weight_decay must be at least 0"),
-        ("--grad_clip nan", "--grad_clip must be at least 0, got nan"),
+        ("--grad_clip nan", "--grad_clip must be a finite number, got nan"),
         ("--momentum 1 --optimizer sgd", "--momentum must be at least 0 and below 1"),
         ("--momentum 0.9", "--momentum has no effect on --optimizer adamw; use --optimizer sgd"),
         ("--seed -1", "--seed must lie in"),
-        ("--dtype bfloat16", "--dtype bfloat16 is not available yet; use --dtype float32"),
         ("--freq_generate_txt -1", "--freq_generate_txt must be at least 0"),
         ("--text_length -1", "--text_length must be at least 0"),
         ("--temperature -0.1", "--temperature must be at least 0"),
-        ("--temperature inf", "--temperature must be at least 0, got inf"),
+        ("--temperature inf", "--temperature must be a finite number, got inf"),
         ("--top_k -1", "--top_k must be at least 0"),
         ("--prompt=", "--prompt is empty"),
         ("--log_interval 0", "--log_interval must be at least 1"),
         ("--val_loss_every -1", "--val_loss_every must be at least 0"),
         ("--val_batches 0", "--val_batches must be at least 1"),
         ("--val_fraction 1", "--val_fraction must lie between 0 and 1"),
-        ("--val_fraction nan", "--val_fraction must lie between 0 and 1"),
+        ("--val_fraction nan", "--val_fraction must be a finite number"),
         ("--input_bin a --input_text b", "exclude each other"),
         ("--input_val_bin a", "--input_val_bin needs --input_bin"),
         ("--backend_option novalue", "--backend_option must be KEY=VALUE, got 'novalue'"),
@@ -125,8 +131,16 @@ def test_the_advice_works(flags: str) -> None:
         resolve(parse(flags.split()))
     advice = str(error.value).rsplit("; use ", 1)[1]
     flag = flags.split()[0]
-    for number in re.findall(r"\d+", advice):
+    for named, number in re.findall(r"(--\w+ )?(\d+)", advice):
+        flag = named.strip() or flag
         resolve(parse([*flags.split(), flag, number]))
+
+
+def test_the_home_folder_and_the_prompt() -> None:
+    config = resolve(parse(["--input_text", "~/x", "--run_dir=~/y"]))
+    assert (config.data.input_text, config.logging.run_dir) == tuple(map(os.path.expanduser, ("~/x", "~/y")))
+    assert config.text.prompt == "The meaning of life is"
+    assert resolve(parse(["--input_bin", "x"])).text.prompt is None
 
 
 def test_backend_settings() -> None:

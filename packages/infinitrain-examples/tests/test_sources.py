@@ -111,8 +111,11 @@ def test_unusable_files(tmp_path: Path) -> None:
         (("--input_text", tmp_path / "none"), r"cannot read --input_text '.*none': No such file"),
         (("--input_text", tmp_path), "is a folder or a device"),
         (("--input_text", "/dev/null"), "is a folder or a device"),
-        (("--input_text", tmp_path / "empty"), "training text has 0 tokens"),
-        (("--input_text", tmp_path / "short"), r"training text has 8 tokens, .* sequence_length 7 or less"),
+        (("--input_text", tmp_path / "empty"), r"--input_text '.*empty' is empty"),
+        (
+            ("--input_text", tmp_path / "short"),
+            r"training text has 8 tokens, .* --sequence_length 7 or less, .*--val_fraction",
+        ),
         (("--input_bin", tmp_path / "none"), "cannot read token file"),
         (("--input_bin", tmp_path / "short"), "is not a token file"),
         (("--input_bin", tmp_path / "16", "--input_val_bin", tmp_path / "32"), "different tokenizers"),
@@ -126,5 +129,5 @@ def test_unusable_files(tmp_path: Path) -> None:
 def test_batch_larger_than_the_text(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(bytes(2000))
     config = config_of("--input_text", tmp_path / "t", "--batch_size", 99)
-    with pytest.raises(UsageError, match=r"training text has 28 samples .* use batch_size 28 or less"):
+    with pytest.raises(UsageError, match=r"training text has 28 samples .* use --batch_size 28 or less"):
         load_data(config).train_loader(config)

@@ -20,6 +20,8 @@ def main() -> int:
         from .gpt2 import main as train
 
         return train()
+    except KeyboardInterrupt:  # raised by a backend's own code
+        return 130
     finally:
         ignore_signals()
         _flush_standard_streams()

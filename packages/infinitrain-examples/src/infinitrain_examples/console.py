@@ -83,6 +83,7 @@ def printable(text: str) -> str:
 
 def one_line(text: str) -> str:
     r"""Return `text` in one line: a list's items after one another, other line ends and controls as escapes."""
+    text = text.encode("utf-8", errors="backslashreplace").decode()
     return printable(text.replace("\n  - ", " - ")).replace("\n", "\\n").replace("\t", "\\t")
 
 

@@ -40,6 +40,7 @@ from .presets import PRESETS
 from .resolve import accumulation_steps, backend_options, resolve
 from .run_dir import RunDir
 from .sampling import generate
+from .sizes import check_size
 from .sources import TrainingData, load_data
 from .weights import save_weights
 
@@ -62,6 +63,7 @@ def main(argv: Sequence[str] | None = None, register_backend: Callable[[], Any] 
         config = data.complete(config)
         data.prompt(config)  # checked now, not after hours
         loader = data.train_loader(config)
+        check_size(config, on_host=device.type is DeviceType.CPU)
         model = build_model(config, device)
         with (
             Interrupt(discard_unfinished) as stop,
@@ -78,7 +80,7 @@ def main(argv: Sequence[str] | None = None, register_backend: Callable[[], Any] 
             run.finish(interrupted_by=stop.name)
         return stop.exit_code
     except (UsageError, InfiniTrainError, MemoryError) as error:
-        say_error(PROG, error)
+        say_error(PROG, explained(error))
         return 2
 
 
@@ -194,20 +196,19 @@ def write_text(
 
 
 def open_device(config: Config) -> Device:
-    """Return the device of `--device`, started. Raises BackendError and its like."""
+    """Return the device of `--device`, started. Raises UsageError and BackendError."""
     if config.device.backend_module:
         load_backend_module(config.device.backend_module)
     options = backend_options(config)
     set_backend_options(options)
     try:
         device = Device.parse(config.device.device)
-    except ValueError as error:
-        raise UsageError(f"--device: {error}") from error
-    if options and device.type is DeviceType.CPU:
-        raise UsageError(
-            f"--backend_option {next(iter(options))} is for a backend; --device cpu has no options"
-        )
-    synchronize(device)  # the first use starts it, or says why it cannot be had
+        if options and device.type is DeviceType.CPU:
+            raise UsageError(f"--backend_option {next(iter(options))} is for a backend: cpu has no options")
+        synchronize(device)  # the first use starts it, or says why it cannot be had
+    except (ValueError, InfiniTrainError) as error:
+        text = str(error).replace("backend option ", "--backend_option ")
+        raise UsageError(f"--device {config.device.device}: {text}") from error
     return device
 
 
@@ -240,6 +241,8 @@ def build_schedule(config: Config) -> Schedule:
         decay_iters=flags.lr_decay_iters,
         min_lr=flags.min_lr,
         warmup_iters=flags.lr_warmup_iters,
+        # Not from 0: the first step is to learn something already.
+        warmup_init=flags.learning_rate / flags.lr_warmup_iters if flags.lr_warmup_iters else 0.0,
     )
 
 
@@ -263,12 +266,19 @@ def save(run: RunDir, model: TransformerModel) -> None:
         raise UsageError(f"cannot write '{path}': {error.strerror or error}") from error
 
 
+def explained(error: Exception) -> str:
+    """Return what went wrong, and for memory what else may help."""
+    text = str(error) or type(error).__name__
+    return f"{text}; or a smaller model: --n_layer, --n_embd" if isinstance(error, MemoryError) else text
+
+
 @contextmanager
 def weights_kept(run: RunDir, model: TransformerModel) -> Iterator[None]:
     """Save the weights if the block fails before it did so itself; the error then says where they are."""
     try:
         yield
     except Exception as error:
+        text = explained(error)
         path = run.path / "model.safetensors"
         try:
             if run.step and not path.exists():
@@ -277,11 +287,11 @@ def weights_kept(run: RunDir, model: TransformerModel) -> Iterator[None]:
         except Exception as second:
             weights = f"the weights are lost ({second})"
         outcome = f"stopped after step {run.step}; {weights}"
-        run.fail(f"{error}; {outcome}")
+        run.fail(f"{text}; {outcome}")
         if not isinstance(error, (UsageError, InfiniTrainError, MemoryError)):
             error.add_note(outcome)
             raise
-        raise UsageError(f"{error}; {outcome}") from error
+        raise UsageError(f"{text}; {outcome}") from error
 
 
 class PeakMemory:

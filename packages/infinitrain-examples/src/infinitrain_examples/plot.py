@@ -12,6 +12,7 @@ from typing import Any
 
 from infinitrain.data import atomic_write
 
+from .console import one_line, say_error
 from .errors import UsageError
 
 _TRAIN, _VALIDATION = "#1f77b4", "#d95f02"
@@ -81,7 +82,8 @@ def plot_loss(rows: Sequence[dict[str, Any]], path: str | os.PathLike[str], *, t
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False)
-    title = title.encode("utf-8", errors="replace").decode()  # a folder name may hold anything, a $ too
+    # A folder name may hold anything, a $ too; the font that comes with Matplotlib has not all characters.
+    title = one_line(title.encode("latin-1", errors="backslashreplace").decode("latin-1"))
     axes.set_title(title, loc="left", fontsize=10, parse_math=False)
     with atomic_write(path) as file:
         figure.savefig(file, format="png")
@@ -97,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plot_loss(read_metrics(folder / "metrics.jsonl"), folder / "loss.png", title=folder.resolve().name)
     except (UsageError, ImportError, OSError) as error:
-        print(f"plot: error: {error}", file=sys.stderr)
+        say_error("plot", error)
         return 2
     print(folder / "loss.png")
     return 0

@@ -30,7 +30,7 @@ _SMALL, _MEDIUM, _LARGE, _XL = (
 
 PRESETS: dict[str, Preset] = {
     # 0.9 million parameters: writes words after a minute on a CPU.
-    "tiny": Preset(4, 4, 128, 3e-3, block_size=256, num_iteration=900),
+    "tiny": Preset(4, 4, 128, 3e-3, block_size=256, num_iteration=800),
     "gpt2": _SMALL,
     "gpt2-medium": _MEDIUM,
     "gpt2-large": _LARGE,

@@ -6,13 +6,17 @@ All of it happens before anything is built, read or written, and each message na
 from __future__ import annotations
 
 import math
+import os
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from .config import Config, ModelFlags, OptimisationFlags
 from .errors import UsageError
 from .presets import PRESETS
 
+_PATHS = ("input_bin", "input_val_bin", "input_text")
+_MOST_TOKENS = 2**28
+_PROMPT = "The meaning of life is"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
 
@@ -24,18 +28,22 @@ def resolve(config: Config, *, world_size: int = 1) -> Config:
     Raises:
         UsageError: a value is out of range, or two flags contradict each other.
     """
+    _check_values(config)
     _check_data(config)
     _check_reports(config)
-    if config.precision.dtype == "bfloat16":
-        raise UsageError("--dtype bfloat16 is not available yet; use --dtype float32")
     backend_options(config)
     module = config.device.backend_module
     if module and not _MODULE.fullmatch(module):
         raise UsageError(
             f"--backend_module must be package.module or package.module:function, got {module!r}"
         )
+    paths = {name: os.path.expanduser(getattr(config.data, name)) for name in _PATHS}
+    run_dir = os.path.expanduser(config.logging.run_dir)
     return replace(
         config,
+        data=replace(config.data, **paths),
+        logging=replace(config.logging, run_dir=run_dir),
+        text=replace(config.text, prompt=_resolve_prompt(config)),
         model=_resolve_model(config),
         optimisation=_resolve_optimisation(config, world_size),
     )
@@ -65,6 +73,25 @@ def backend_options(config: Config) -> dict[str, str]:
     return options
 
 
+def _check_values(config: Config) -> None:
+    """Refuse what no flag can have."""
+    for group in asdict(config).values():
+        for name, value in group.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"--{name} must be a finite number, got {value}")
+            if isinstance(value, int) and abs(value) >= 2**63:
+                raise UsageError(f"--{name} must be below 2**63")
+            if isinstance(value, str) and (name in _PATHS or name == "run_dir") and not _can_be_path(value):
+                raise UsageError(f"--{name} {value!r} has a character that no file name can have")
+
+
+def _can_be_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return False
+
+
 def _check_data(config: Config) -> None:
     data = config.data
     _at_least(1, "--batch_size", data.batch_size)
@@ -81,13 +108,20 @@ def _check_reports(config: Config) -> None:
     text, logging = config.text, config.logging
     _at_least(0, "--freq_generate_txt", text.freq_generate_txt)
     _at_least(0, "--text_length", text.text_length)
+    _at_most(_MOST_TOKENS, "--text_length", text.text_length)
     _at_least(0, "--temperature", text.temperature)
     _at_least(0, "--top_k", text.top_k)
-    if text.text_length and not text.prompt:
+    if text.text_length and text.prompt == "":
         raise UsageError("--prompt is empty; give at least one character, or --text_length 0 for no text")
+    if text.prompt and config.data.input_bin:
+        raise UsageError("--prompt has no effect on --input_bin: token files come without their vocabulary")
     _at_least(1, "--log_interval", logging.log_interval)
     _at_least(0, "--val_loss_every", logging.val_loss_every)
     _at_least(1, "--val_batches", logging.val_batches)
+
+
+def _resolve_prompt(config: Config) -> str | None:
+    return _PROMPT if config.text.prompt is None and not config.data.input_bin else config.text.prompt
 
 
 def _resolve_model(config: Config) -> ModelFlags:
@@ -107,7 +141,12 @@ def _resolve_model(config: Config) -> ModelFlags:
     if model.n_embd % model.n_head:
         raise UsageError(
             f"--n_embd {model.n_embd} cannot be shared out among --n_head {model.n_head} heads; "
-            f"use --n_embd {_nearest_multiples(model.n_embd, model.n_head)}"
+            f"use --n_head {_largest_divisor(model.n_embd, model.n_head)}"
+            + (
+                f" or --n_embd {_nearest_multiples(model.n_embd, model.n_head)}"
+                if model.n_head <= 128
+                else ""
+            )
         )
     if config.data.sequence_length > preset.block_size:
         raise UsageError(
@@ -133,6 +172,7 @@ def _resolve_optimisation(config: Config, world_size: int) -> OptimisationFlags:
     )
     _at_least(1, "--num_iteration", steps)
     _at_least(1, "--total_batch_size", total)
+    _at_most(max(_MOST_TOKENS, micro), "--total_batch_size", total)
     if total % micro:
         ranks = f" times {world_size} ranks" if world_size > 1 else ""
         raise UsageError(
@@ -156,8 +196,10 @@ def _check_learning_rate(flags: OptimisationFlags, decay_iters: int) -> None:
     peak, warmup = flags.learning_rate, flags.lr_warmup_iters
     assert peak is not None
     assert warmup is not None
-    if not 0 < peak < math.inf:
-        raise UsageError(f"--learning_rate must be above 0, got {peak}")
+    if not peak > 0:
+        raise UsageError(f"--learning_rate must be a finite number above 0, got {peak}")
+    if flags.min_lr and flags.lr_decay_style == "constant":
+        raise UsageError("--min_lr has no effect on --lr_decay_style constant; use linear or cosine")
     if not 0 <= flags.min_lr <= peak:
         raise UsageError(f"--min_lr must lie between 0 and --learning_rate {peak}, got {flags.min_lr}")
     _at_least(1, "--lr_decay_iters", decay_iters)
@@ -170,8 +212,17 @@ def _check_learning_rate(flags: OptimisationFlags, decay_iters: int) -> None:
 
 
 def _at_least(least: int, flag: str, value: float) -> None:
-    if not least <= value < math.inf:
+    if value < least:
         raise UsageError(f"{flag} must be at least {least}, got {value}")
+
+
+def _at_most(most: int, flag: str, value: float) -> None:
+    if value > most:
+        raise UsageError(f"{flag} must be at most {most}, got {value}")
+
+
+def _largest_divisor(value: int, most: int) -> int:
+    return max(d for d in range(1, min(value, most, 128) + 1) if value % d == 0)
 
 
 def _nearest_multiples(value: int, unit: int) -> str:

@@ -69,7 +69,7 @@ class RunDir:
             UsageError: the folder exists and is not empty, or cannot be written. Nothing is left behind.
         """
         wanted = config.logging.run_dir
-        candidates = iter([Path(wanted).expanduser()]) if wanted else _default_paths(config.model.model)
+        candidates = iter([Path(wanted)]) if wanted else _default_paths(config.model.model)
         path, made = _make_folder(candidates)
         config = replace(config, logging=replace(config.logging, run_dir=str(path)))
         settings = (f"# {one_line(command)}\n\n" if command else "") + to_toml(config)

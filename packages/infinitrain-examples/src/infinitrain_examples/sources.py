@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -52,7 +54,7 @@ class TrainingData:
             UsageError: one of them is not in the vocabulary.
         """
         text = config.text
-        if self.tokenizer is None or not text.text_length:
+        if self.tokenizer is None or text.prompt is None or not text.text_length:
             return []
         tokens: list[int] = self.tokenizer.encode(text.prompt).tolist()
         if max(tokens) >= self.vocab_size:
@@ -79,7 +81,7 @@ class TrainingData:
                 world_size=world_size,
             )
         except DataError as error:
-            raise UsageError(str(error)) from error
+            raise _usage_error(error) from error
 
     def validation_batches(self, config: Config) -> Iterator[Batch]:
         """Yield the same (x, y) batches on each call, at most `--val_batches` of them, none twice."""
@@ -107,7 +109,13 @@ def load_data(config: Config) -> TrainingData:
             vocab_size=vocab_size,
         )
     except DataError as error:
-        raise UsageError(str(error)) from error
+        raise _usage_error(error) from error
+
+
+def _usage_error(error: DataError) -> UsageError:
+    """Name the settings as flags, and the one that decides which text gets how much."""
+    text = re.sub(r"\b(batch_size|sequence_length|vocab_size|val_fraction)\b", r"--\1", str(error))
+    return UsageError(text.replace("a longer text", "a longer text (--val_fraction shares it out)"))
 
 
 def _open(config: Config) -> tuple[Tokens, Tokens, Tokenizer | None, int]:
@@ -135,12 +143,13 @@ def _dataset(config: Config, tokens: Tokens, vocab_size: int, name: str) -> Toke
 
 
 def _read_text(path: str) -> bytes:
-    # Checked first: reading a pipe or a terminal would wait.
-    if Path(path).exists() and not Path(path).is_file():
-        raise UsageError(f"--input_text '{path}' is a folder or a device, not a file")
     try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot read --input_text '{path}': {getattr(error, 'strerror', None) or error}"
-        ) from error
+        # Checked first: reading a pipe or a terminal would wait.
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise UsageError(f"--input_text '{path}' is a folder or a device, not a file")
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read --input_text '{path}': {error.strerror or error}") from error
+    if not text:
+        raise UsageError(f"--input_text '{path}' is empty")
+    return text
