@@ -205,3 +205,48 @@ def test_a_signal_during_the_start_leaves_no_trace(
     assert done.returncode == status, done.stderr
     assert b"Traceback" not in done.stderr
     assert done.stderr.count(b"\n") <= 2
+
+
+@posix
+@pytest.mark.multiproc
+def test_a_signal_after_the_last_line_changes_nothing(tmp_path: Path) -> None:
+    code = (
+        "import atexit, os, signal, sys\n"
+        "from infinitrain_examples import cli\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGTERM)\n"
+        "status = cli.main(); os.kill(os.getpid(), signal.SIGINT); sys.exit(status)\n"
+    )
+    command = [sys.executable, "-c", code, *SHORT, "--run_dir", "r"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@posix
+def test_a_signal_while_the_picture_is_drawn_is_reported_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpt2.RunDir, "draw", lambda run: os.kill(os.getpid(), signal.SIGTERM))
+    assert gpt2.main([*SHORT, "--run_dir", str(tmp_path / "run")]) == 143
+    assert "interrupted by SIGTERM after 3/3 steps" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@posix
+@pytest.mark.multiproc
+def test_a_second_signal_while_weights_are_written_leaves_no_pieces(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, time\n"
+        "from infinitrain_examples import cli, gpt2\n"
+        "from infinitrain.data import atomic_write\n"
+        "def slow(model, path):\n"
+        "    with atomic_write(path) as file:\n"
+        "        file.write(b'half')\n"
+        "        os.kill(os.getpid(), signal.SIGINT); time.sleep(1.1); os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(60)\n"
+        "gpt2.save_weights = slow\n"
+        "sys.exit(cli.main())\n"
+    )
+    command = [sys.executable, "-c", code, *SHORT, "--run_dir", "r"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 130, done.stderr
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == ["config.toml", "log.txt", "metrics.jsonl"]
