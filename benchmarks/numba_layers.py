@@ -1,6 +1,6 @@
 """Numba's threading layers beside NumPy's OpenBLAS: which survive threads and fork, and at what cost.
 
-    python benchmarks/numba_layers.py [--rounds 5]
+    python benchmarks/numba_layers.py [--rounds 5] [--patience 300]
 
 Needs numba (and the `tbb` package for that layer). Every cell is a process of its own, because a layer is
 chosen once per process and a bad one aborts it. Core does not use Numba: this is the ground for choosing a
@@ -20,7 +20,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
+
+from _quiet import Quiet
 
 LAYERS: dict[str, dict[str, str]] = {
     "workqueue": {"NUMBA_THREADING_LAYER": "workqueue"},
@@ -160,6 +163,9 @@ def cell(task: str, layer: str, blas_threads: int = 2, **extra: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--patience", type=float, default=300, help="seconds for repeats of what others disturbed"
+    )
     parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if importlib.util.find_spec("numba") is None:
@@ -170,11 +176,11 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as cache:
         os.environ["NUMBA_CACHE_DIR"] = cache  # compiled once, not in each of a hundred processes
-        report(args.rounds)
+        report(args.rounds, Quiet(args.patience))
     return 0
 
 
-def report(rounds: int) -> None:
+def report(rounds: int, quiet: Quiet) -> None:
     import numba
     import numpy as np
 
@@ -199,7 +205,7 @@ def report(rounds: int) -> None:
     failed: dict[tuple, str] = {}
     for _ in range(rounds):
         for row in rows:
-            text = cell(row[1], row[0], row[2])
+            text = quiet(partial(cell, row[1], row[0], row[2]))
             try:
                 gemm, loop = (float(n) for n in text.split())
             except ValueError:
@@ -215,6 +221,7 @@ def report(rounds: int) -> None:
         columns = [g for g, _ in got[row]], [k for _, k in got[row]], [g + k for g, k in got[row]]
         cells = [f"{median(values):7.1f} ({min(values):6.1f})" for values in columns]
         print(f"  {name:20s} BLAS x {blas}   matmul {cells[0]}   kernel {cells[1]}   both {cells[2]}")
+    print(f"\n{quiet}")
 
 
 if __name__ == "__main__":

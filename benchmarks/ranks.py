@@ -1,9 +1,9 @@
 """Ranks as threads or processes: the time of a training step, and the speed of the all-reduce.
 
-    python benchmarks/ranks.py [--rounds 5] [--steps 15] [--quick]
+    python benchmarks/ranks.py [--rounds 5] [--steps 15] [--patience 600]
 
 Every number is the median of the rounds' medians, with the fastest round in brackets; the configurations take
-turns in each round, so that a busy machine hurts them alike. One rank with 2 b samples does the work of two.
+turns in each round, and what others disturbed is done again. One rank with 2 b samples does the work of two.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from _quiet import Quiet
 
 ROOT = Path(__file__).resolve().parents[1]
 HARNESS = ROOT / "packages/infinitrain-core/tests/experiments"
@@ -61,18 +64,17 @@ def run(
     return max(r["ms"] for r in results), max(r["faults"] for r in results)
 
 
-def steps(args: argparse.Namespace) -> None:
+def steps(args: argparse.Namespace, quiet: Quiet) -> None:
     print("\nStep in ms (Linear, LayerNorm, GELU, attention, cross-entropy, all-reduce, AdamW; float32)")
-    for size, shape in SIZES.items():
-        if args.quick and size in ("wide", "classes"):
-            continue
+    for size in args.sizes:
+        shape = SIZES[size]
         count = args.steps * (20 if size == "tiny" else 4 if size == "small" else 1)
         got: dict[str, list[tuple[float, float]]] = {name: [] for name, *_ in SETUPS}
         for _ in range(args.rounds):
             for name, mode, ranks, blas, share, switch, given in SETUPS:
                 config = {**shape, "batch": shape["batch"] * share, "steps": count + 3, "warmup": 3}
                 config |= {"switch": switch} if switch else {}
-                got[name].append(run(mode, ranks, blas, config, given))
+                got[name].append(quiet(partial(run, mode, ranks, blas, config, given)))
         gradients = _parameters(shape) * 4 / 2**20
         print(
             f"\n{size}: b = {shape['batch']}, T = {shape['time']}, C = {shape['width']}, "
@@ -96,13 +98,13 @@ def _parameters(shape: dict[str, int]) -> int:
     return Config(**shape).count()
 
 
-def bandwidth(args: argparse.Namespace) -> None:
+def bandwidth(args: argparse.Namespace, quiet: Quiet) -> None:
     print("\nAll-reduce (mean) of 2 ranks: ms and GB/s, counting one buffer's bytes")
     for mib in (3, 200):
         got: dict[str, list[float]] = {"threads": [], "processes": []}
         for _ in range(args.rounds):
-            got["threads"].append(_threads(mib, args.repeat))
-            got["processes"].append(_processes(mib, args.repeat))
+            got["threads"].append(quiet(partial(_threads, mib, args.repeat)))
+            got["processes"].append(quiet(partial(_processes, mib, args.repeat)))
         for name, times in got.items():
             ms, best = median(times) * 1e3, min(times) * 1e3
             rate = mib * 2**20 / 1e6
@@ -112,8 +114,8 @@ def bandwidth(args: argparse.Namespace) -> None:
             )
     got = {"threads": [], "processes": []}
     for _ in range(args.rounds):
-        got["threads"].append(_threads(0, 2000))
-        got["processes"].append(_processes(0, 2000))
+        got["threads"].append(quiet(partial(_threads, 0, 2000)))
+        got["processes"].append(quiet(partial(_processes, 0, 2000)))
     for name, times in got.items():
         print(f"  1 element  {name:10s} {median(times) * 1e6:8.1f} us ({min(times) * 1e6:.1f}): two barriers")
 
@@ -199,30 +201,24 @@ def machine() -> str:
     )
 
 
-def stolen() -> tuple[int, int]:
-    """Return (ticks taken by the hypervisor, all ticks) since boot."""
-    with open("/proc/stat") as file:
-        ticks = [int(n) for n in file.readline().split()[1:9]]
-    return ticks[7], sum(ticks)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sizes", nargs="*", choices=SIZES, default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=15, help="of the larger sizes; the small ones take more")
     parser.add_argument("--repeat", type=int, default=15, help="all-reduces in a round")
-    parser.add_argument("--quick", action="store_true", help="without the largest sizes")
+    parser.add_argument(
+        "--patience", type=float, default=600, help="seconds for repeats of what others disturbed"
+    )
     parser.add_argument("--as_rank", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.as_rank:
         return as_rank(args.as_rank)
     print("machine:", machine())
-    before = stolen()
-    steps(args)
-    bandwidth(args)
-    after = stolen()
-    share = 100 * (after[0] - before[0]) / max(1, after[1] - before[1])
-    print(f"\n{share:.1f} % of the time was stolen by the host; load {os.getloadavg()[0]:.1f} at the end")
+    quiet = Quiet(args.patience)
+    steps(args, quiet)
+    bandwidth(args, quiet)
+    print(f"\n{quiet}")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ def run_threads(size: int, config: Any) -> int:
     from rank_comm import RankError, Threads
     from rank_training import train
 
+    import infinitrain as it
+
+    it.zeros(1)  # first use, which sets malloc up; a thread that exists before keeps an arena of its own
     group = Threads(size, config.count())
     results: list[Any] = [None] * size
     if config.switch:
