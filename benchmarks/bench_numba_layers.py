@@ -1,6 +1,6 @@
 """Numba's threading layers beside NumPy's OpenBLAS: which survive threads and fork, and at what cost.
 
-    python benchmarks/numba_layers.py [--rounds 5] [--patience 300]
+    python benchmarks/bench_numba_layers.py [--rounds 5] [--patience 300]
 
 Needs numba (and the `tbb` package for that layer). Every cell is a process of its own, because a layer is
 chosen once per process and a bad one aborts it. Core does not use Numba: this is the ground for choosing a

@@ -1,6 +1,6 @@
 """Ranks as threads or processes: the time of a training step, and the speed of the all-reduce.
 
-    python benchmarks/ranks.py [--rounds 5] [--steps 15] [--patience 600]
+    python benchmarks/bench_ranks.py [--rounds 5] [--steps 15] [--patience 600]
 
 Every number is the median of the rounds' medians, with the fastest round in brackets; the configurations take
 turns in each round, and what others disturbed is done again. One rank with 2 b samples does the work of two.
