@@ -149,14 +149,15 @@ def test_an_undeclared_flag_is_an_error(host: HostRuntime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "kind"), [("devices", "two", "int"), ("fast", "maybe", "bool"), ("ratio", "", "float")]
+    ("name", "text", "kind"),
+    [("devices", "two", "an int"), ("fast", "maybe", "a bool"), ("ratio", "", "a float")],
 )
 def test_a_bad_value_is_an_error(name: str, text: str, kind: str) -> None:
     """[contract 3.2]"""
     set_backend_options({name: text})
     with (
         temporary_backend(host_backend(capabilities=OPTIONS)),
-        pytest.raises(BackendInitError, match=rf"option {name}='{text}' is not a {kind}"),
+        pytest.raises(BackendInitError, match=rf"option {name}='{text}' is not {kind}"),
     ):
         get_device_guard_impl(ONE)
 

@@ -29,8 +29,9 @@ class Option:
             return _truth(text) if self.type is bool else self.type(text)
         except ValueError:
             kind = getattr(self.type, "__name__", "value")
+            article = "an" if kind[0] in "aeiou" else "a"
             raise BackendInitError(
-                f"backend option {self.name}={text!r} is not a {kind} [contract 3.2]"
+                f"backend option {self.name}={text!r} is not {article} {kind} [contract 3.2]"
             ) from None
 
 
