@@ -17,6 +17,10 @@ import pytest
 from infinitrain.device import CPU
 from infinitrain.errors import OutOfMemoryError
 from infinitrain_examples import gpt2
+from infinitrain_examples.config import parse
+from infinitrain_examples.interrupt import Interrupt
+from infinitrain_examples.resolve import resolve
+from infinitrain_examples.sources import load_data
 
 SMALL = ["--n_layer", "1", "--n_embd", "16", "--n_head", "2", "--batch_size", "2", "--sequence_length", "8"]
 SHORT = [*SMALL, "--num_iteration", "3", "--val_batches", "1", "--text_length", "5"]
@@ -76,6 +80,7 @@ def test_memory_that_runs_out_keeps_the_weights(
     monkeypatch.setattr(gpt2, "generate", raising(OutOfMemoryError(CPU, 2**40)))
     err = failing("--freq_generate_txt", "2")
     assert "out of memory" in err
+    assert "or a smaller model: --n_layer, --n_embd; stopped" in err
     assert "stopped after step 2; the weights are in" in err
     assert (tmp_path / "run/model.safetensors").exists()
 
@@ -83,12 +88,12 @@ def test_memory_that_runs_out_keeps_the_weights(
 def test_weights_are_there_before_the_last_text(
     failing: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saves: list[int] = []
-    save = gpt2.save
-    monkeypatch.setattr(gpt2, "save", lambda run, model: (saves.append(run.step), save(run, model)))
-    monkeypatch.setattr(gpt2, "generate", raising(OutOfMemoryError(CPU, 2**40)))
+    def generate(*_: Any, **__: Any) -> None:
+        assert (tmp_path / "run/model.safetensors").exists()
+        raise OutOfMemoryError(CPU, 2**40)
+
+    monkeypatch.setattr(gpt2, "generate", generate)
     assert "stopped after step 3; the weights are in" in failing()
-    assert saves == [3]
 
 
 def test_a_full_disk_says_that_the_weights_are_lost(
@@ -209,16 +214,20 @@ def test_a_signal_during_the_start_leaves_no_trace(
 
 @posix
 @pytest.mark.multiproc
-def test_a_signal_after_the_last_line_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("flags", "expected"), [([], 0), (["--num_iteration", "0"], 2)])
+def test_a_signal_after_the_last_line_changes_nothing(
+    tmp_path: Path, flags: list[str], expected: int
+) -> None:
     code = (
         "import atexit, os, signal, sys\n"
         "from infinitrain_examples import cli\n"
         "atexit.register(os.kill, os.getpid(), signal.SIGTERM)\n"
         "status = cli.main(); os.kill(os.getpid(), signal.SIGINT); sys.exit(status)\n"
     )
-    command = [sys.executable, "-c", code, *SHORT, "--run_dir", "r"]
+    command = [sys.executable, "-c", code, *SHORT, "--run_dir", "r", *flags]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == expected
+    assert done.stderr.count(b"\n") == (expected == 2)
 
 
 @posix
@@ -250,3 +259,33 @@ def test_a_second_signal_while_weights_are_written_leaves_no_pieces(tmp_path: Pa
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=60)
     assert done.returncode == 130, done.stderr
     assert sorted(p.name for p in (tmp_path / "r").iterdir()) == ["config.toml", "log.txt", "metrics.jsonl"]
+
+
+@posix
+def test_a_signal_while_the_end_is_told_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finish = gpt2.RunDir.finish
+
+    def signalled(run: gpt2.RunDir, *, interrupted_by: str) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        finish(run, interrupted_by=interrupted_by)
+
+    monkeypatch.setattr(gpt2.RunDir, "finish", signalled)
+    assert gpt2.main([*SHORT, "--run_dir", str(tmp_path / "run")]) == 0
+    assert "done: 3/3 steps" in capsys.readouterr().out
+
+
+def test_validation_ends_with_the_batch_in_which_it_is_stopped() -> None:
+    config = resolve(parse([*SMALL, "--val_batches", "9"]))
+    data = load_data(config)
+    config = data.complete(config)
+    model, batches = gpt2.build_model(config, CPU), []
+    model.register_forward_pre_hook(lambda module, args: batches.append(args[0].shape))
+    stop = Interrupt()
+    assert gpt2.validate(model, data, config, CPU, stop) == pytest.approx(5.55, abs=0.3)
+    assert len(batches) == 9
+    model.register_forward_pre_hook(lambda module, args: stop._handle(signal.SIGINT, None))
+    assert gpt2.validate(model, data, config, CPU, stop) is None
+    assert len(batches) == 10
+    assert model.training
