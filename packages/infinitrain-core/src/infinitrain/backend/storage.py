@@ -40,7 +40,7 @@ class _Array:
 class DeviceTensor:
     """A dense row-major tensor on a device: what kernels get and what the dispatcher creates.
 
-        ``shape``, ``dtype``, ``device``, ``numel``, ``ndim``, ``nbytes``; ``ptr`` (address, offset included), ``array``
+    ``shape``, ``dtype``, ``device``, ``numel``, ``ndim``, ``nbytes``; ``ptr`` (address, offset included), ``array``
     (the provider's array over the same memory), ``buffer`` and ``offset`` (bytes).
     """
 
