@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 
 def _rows(array: np.ndarray) -> np.ndarray:
-    return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
+    """Return (..., C) as (N, C): one product of matrices, where NumPy would do one for each leading index."""
+    return array if array.ndim == 2 else array.reshape(prod(array.shape[:-1]), array.shape[-1])
 
 
 def LinearForward(x: Any, weight: Any, bias: Any, *, out: Any) -> None:
-    y = out.array
-    np.matmul(x.array, weight.array.T, out=y)
+    y = _rows(out.array)
+    np.matmul(_rows(x.array), weight.array.T, out=y)
     if bias is not None:
         np.add(y, bias.array, out=y)
 
 
 def LinearBackwardInput(weight: Any, grad: Any, *, out: Any) -> None:
-    np.matmul(grad.array, weight.array, out=out.array)
+    np.matmul(_rows(grad.array), weight.array, out=_rows(out.array))
 
 
 def LinearBackwardWeight(x: Any, grad: Any, *, out: Any, accumulate: bool = False) -> None:
