@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
+from .marks import beyond_the_floor, case_of, is_external, test_id
 from .report import LEVELS, NO_BACKEND, Case, Report, Result
 from .target import Broken, NoDevice, NotLoadable, Spec, Target
 
@@ -66,52 +67,6 @@ def pytest_configure(config: pytest.Config) -> None:
         recorder = Recorder(config)
         config.stash[_STATE] = recorder
         config.pluginmanager.register(recorder, "infinitrain_conformance_recorder")
-
-
-def test_id(item: pytest.Item) -> str:
-    """Return the stable id: file without ``test_`` and suffix, ``::``, name with parameters."""
-    return f"{item.path.stem.removeprefix('test_')}::{item.name}"
-
-
-def case_of(item: pytest.Item) -> Case | None:
-    """Return what the test's marker says, or None for a test without one."""
-    mark = item.get_closest_marker("contract")
-    if mark is None:
-        return None
-    op = mark.kwargs.get("op")
-    floor = not (mark.kwargs.get("optional") or mark.kwargs.get("hardware")) and _in_floor(item, op)
-    return Case(test_id(item), mark.kwargs["level"], mark.args[0], op, floor)
-
-
-def _in_floor(item: pytest.Item, op: str | None) -> bool:
-    """Tell whether every provider has to run the test: what is not about an op, and the ops of `base` and
-    `training` in the dtypes that none may refuse.
-    """
-    if op is None:
-        return True
-    from infinitrain.backend import OPS
-
-    return op in OPS and OPS[op].profile in ("base", "training") and not _beyond_the_floor(item, op)
-
-
-def _beyond_the_floor(item: pytest.Item, op: str | None) -> bool:
-    """Tell whether the test is about a dtype that a provider may lack: all but float32, and int64 in the
-    base ops [contract 4.7].
-    """
-    from infinitrain.backend import BASE_OPS
-    from infinitrain.dtype import ALL
-
-    mark = item.get_closest_marker("contract")
-    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    floor = {"float32", "int64"} if op in BASE_OPS else {"float32"}
-    named = {value for value in params if isinstance(value, str)} & {d.name for d in ALL}
-    return bool(named - floor) or (mark is not None and bool(mark.kwargs.get("half")))
-
-
-def _is_external(item: pytest.Item) -> bool:
-    """Tell whether the test is about the slot for providers outside core."""
-    mark = item.get_closest_marker("contract")
-    return mark is not None and bool(mark.kwargs.get("external"))
 
 
 def spec_of(config: pytest.Config) -> Spec:
@@ -193,7 +148,7 @@ class Recorder:
             self.emit("selected", cases=[asdict(case) for case in self.cases.values()])
             self.stop(session, NO_BACKEND, f"backend {self.target.name!r} cannot be tested: {error}")
         if device.type.name != "PRIVATEUSE1":
-            external = [item for item in session.items if _is_external(item)]
+            external = [item for item in session.items if is_external(item)]
             for item in external:
                 session.items.remove(item)
                 del self.cases[test_id(item)]
@@ -358,7 +313,7 @@ def declined(case: Case, item: pytest.Item, error: BaseException) -> str | None:
         return None if missing in BASE_OPS or mark.kwargs.get("base") else f"no kernel {missing}"
     if isinstance(error, UnsupportedDtypeError | UnsupportedShapeError) and case.op is not None:
         if isinstance(error, UnsupportedDtypeError):
-            refusable = _beyond_the_floor(item, case.op)
+            refusable = beyond_the_floor(item, case.op)
         else:
             refusable = not mark.kwargs.get("base")
         return f"{type(error).__name__}: {error}" if refusable else None
