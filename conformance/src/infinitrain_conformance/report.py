@@ -139,11 +139,10 @@ class Report:
                 out.append(f"{level:6} {passed:7} {failed:7} {unsupported:12} {skipped:8}   {text}")
         if self.no_device is not None:
             out.append(f"no device: {self.no_device}")
-        out += [
-            f"not run, and no provider may decline it: {name}"
-            for name in self.below_floor[:5]
-            if not self.no_device
-        ]
+        if self.below_floor and not self.no_device:
+            out += [f"not run, and no provider may decline it: {name}" for name in self.below_floor[:5]]
+            if len(self.below_floor) > 5:
+                out.append(f"... and {len(self.below_floor) - 5} more; --json FILE has all of them")
         out.append(
             f"ran {self.ran} of {len(self.cases)} (floor {self.floor}), {self.count('failed')} failed, "
             f"seed {facts.get('seed', 0)}: {self._verdict()}"
@@ -152,6 +151,8 @@ class Report:
 
     def _declined(self) -> list[str]:
         missing = self.facts.get("missing_kernels", {})
+        if not any(case.op for case in self.cases.values()):
+            return []  # no test of an op was asked for
         return [f"no kernel in profile {profile}: {', '.join(ops)}" for profile, ops in missing.items()]
 
     def _verdict(self) -> str:

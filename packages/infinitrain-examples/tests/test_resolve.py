@@ -16,7 +16,7 @@ def test_fills_in_what_was_not_given() -> None:
     config = resolve(parse(["--batch_size", "3", "--sequence_length", "50", "--num_iteration", "70"]))
     assert config.optimisation.total_batch_size == 150
     assert config.optimisation.lr_decay_iters == 70
-    assert config.optimisation.lr_warmup_iters == 7
+    assert config.optimisation.lr_warmup_iters == 35
     assert (config.model.n_layer, config.model.n_head, config.model.n_embd) == (4, 4, 128)
     assert accumulation_steps(config) == 1
     assert resolve(config) == config
@@ -45,7 +45,7 @@ def test_overrides_of_the_preset() -> None:
 def test_each_model_has_a_learning_rate_and_a_number_of_steps() -> None:
     tiny, large = (resolve(parse(["--model", name])).optimisation for name in ("tiny", "d36"))
     assert (tiny.learning_rate, tiny.num_iteration, tiny.lr_warmup_iters) == (3e-3, 800, 80)
-    assert (large.learning_rate, large.num_iteration, large.lr_warmup_iters) == (2.5e-4, 10, 1)
+    assert (large.learning_rate, large.num_iteration, large.lr_warmup_iters) == (2.5e-4, 10, 5)
     assert resolve(parse(["--model", "d36", "--learning_rate", "1"])).optimisation.learning_rate == 1
 
 

@@ -99,7 +99,7 @@ class OptimisationFlags:
     """How the learning rate goes from --learning_rate to --min_lr."""
     lr_warmup_iters: int | None = None
     """Steps in which the learning rate first rises linearly to its peak. Without it: a tenth of
-    --lr_decay_iters."""
+    --lr_decay_iters, at least 80 or half of it."""
     lr_decay_iters: int | None = None
     """Step at which the decay ends. Without it: --num_iteration."""
     weight_decay: float = 0.1

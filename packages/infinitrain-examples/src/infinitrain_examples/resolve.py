@@ -168,7 +168,7 @@ def _resolve_optimisation(config: Config, world_size: int) -> OptimisationFlags:
         total_batch_size=total,
         learning_rate=preset.learning_rate if given.learning_rate is None else given.learning_rate,
         lr_decay_iters=decay,
-        lr_warmup_iters=max(0, decay // 10) if given.lr_warmup_iters is None else given.lr_warmup_iters,
+        lr_warmup_iters=_warmup(decay) if given.lr_warmup_iters is None else given.lr_warmup_iters,
     )
     _at_least(1, "--num_iteration", steps)
     _at_least(1, "--total_batch_size", total)
@@ -228,3 +228,11 @@ def _largest_divisor(value: int, most: int) -> int:
 def _nearest_multiples(value: int, unit: int) -> str:
     below, above = value // unit * unit, -(-value // unit) * unit
     return f"{below} or {above}" if below else f"{above}"
+
+
+def _warmup(decay_iters: int) -> int:
+    """Return the steps of the warm-up: a tenth of the decay, but 80, or half of it, if that is less.
+
+    A short run rises to the same learning rate, and spikes when it gets there in ten steps.
+    """
+    return max(0, decay_iters // 10, min(80, decay_iters // 2))

@@ -115,7 +115,7 @@ def load_data(config: Config) -> TrainingData:
 def _usage_error(error: DataError) -> UsageError:
     """Name the settings as flags, and the one that decides which text gets how much."""
     text = re.sub(r"\b(batch_size|sequence_length|vocab_size|val_fraction)\b", r"--\1", str(error))
-    return UsageError(text.replace("a longer text", "a longer text (--val_fraction shares it out)"))
+    return UsageError(text.replace("a longer text", "a longer text, or a smaller --val_fraction"))
 
 
 def _open(config: Config) -> tuple[Tokens, Tokens, Tokenizer | None, int]:

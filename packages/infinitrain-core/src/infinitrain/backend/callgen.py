@@ -4,6 +4,8 @@
         try:
             plan = _plans[x.spec, weight.spec, None if bias is None else bias.spec,]
         except (KeyError, AttributeError, TypeError):
+            plan = None
+        if plan is None:
             plan = _build((x, weight, bias,))
         ... run the plan
 
@@ -68,7 +70,8 @@ def _template(kinds: tuple[str, ...], results: bool) -> CodeType:
         f"def op({args}{', *, out=None, accumulate=False' if results else ''}):\n{lists}"
         f"    try:\n        plan = _plans[{keys},]\n"
         # A missing attribute means that an argument is no tensor; _build names it.
-        f"    except (KeyError, AttributeError, TypeError):\n        plan = _build(({args},))\n"
+        "    except (KeyError, AttributeError, TypeError):\n        plan = None\n"
+        f"    if plan is None:\n        plan = _build(({args},))\n"
         + (_RUN_RESULTS if results else _RUN_WRITES).format(args=args)
     )
     scope: dict[str, Any] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
@@ -85,9 +86,12 @@ _registrars: list[str] = []
 def load_backend_module(path: str) -> None:
     """Run a registrar ``pkg.mod[:function]`` (default ``register_backend``), as ``--backend_module`` does.
 
-    Raises BackendNotAvailableError with the cause chained.
+    The module is looked for in the working directory too, after everything that is installed. Raises
+    BackendNotAvailableError with the cause chained.
     """
     module, _, function = path.partition(":")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         registrar: Callable[[], Any] = import_path(f"{module}:{function or 'register_backend'}")
         registrar()
@@ -164,8 +168,8 @@ def _unknown_device(text: str) -> UnknownDeviceError:
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return UnknownDeviceError(
         f"unknown device {text!r}.{hint} {situation()} "
-        f"Install the package that provides it (entry point group {GROUP!r}), or give "
-        "--backend_module pkg.mod [contract 1.7]",
+        f"Install the package that provides it, such as infinitrain-{name or 'NAME'} (entry point group {GROUP!r}), "
+        "or give --backend_module pkg.mod [contract 1.7]",
         text=text,
         near=tuple(near),
     )
