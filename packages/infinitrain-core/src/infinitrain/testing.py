@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .backend import registration, runtime
+from .backend.ccl import CclImpl
 from .backend.guard_impl import DeviceGuardImpl, LaunchInfo
 from .backend.registration import (
     CONTRACT,
@@ -23,8 +24,17 @@ from .backend.registration import (
 )
 from .device import Device, DeviceType
 from .dtype import DType
+from .errors import BackendRegistrationError
 
-__all__ = ["HostBuffer", "HostRuntime", "host_backend", "run_python", "temporary_backend"]
+__all__ = [
+    "HostBuffer",
+    "HostRuntime",
+    "IdleCcl",
+    "host_backend",
+    "refusal",
+    "run_python",
+    "temporary_backend",
+]
 
 
 @contextmanager
@@ -165,6 +175,27 @@ def host_backend(
         register_privateuse1_backend(PrivateUse1BackendRegistration(**values | fields))
 
     return register
+
+
+class IdleCcl(CclImpl):
+    """Collectives that do nothing but be complete."""
+
+    type = DeviceType.PRIVATEUSE1
+
+    get_unique_id = comm_init_rank = comm_destroy = all_reduce = broadcast = all_gather = reduce_scatter = (
+        lambda self, *args: None
+    )
+
+
+def refusal(register: Callable[[], object]) -> BackendRegistrationError:
+    """Return the error with which a registration is refused. Raises AssertionError when it is not."""
+    with temporary_backend():
+        try:
+            register()
+        except BackendRegistrationError as error:
+            assert not registration.has_privateuse1_backend(), "a refused registration left something behind"
+            return error
+    raise AssertionError("the registration was accepted")
 
 
 def run_python(code: str, *path: str, timeout: float = 60, **env: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from infinitrain.backend import (
-    CclImpl,
     PrivateUse1BackendRegistration,
     get_device_guard_impl,
     get_privateuse1_backend_default_autocast_dtype,
@@ -27,7 +26,7 @@ from infinitrain.device import Device, DeviceType
 from infinitrain.dtype import float16
 from infinitrain.errors import BackendNotAvailableError, BackendRegistrationError
 from infinitrain.kernels import register_array_kernels
-from infinitrain.testing import HostRuntime, host_backend, temporary_backend
+from infinitrain.testing import HostRuntime, IdleCcl, host_backend, refusal, temporary_backend
 
 ONE = DeviceType.PRIVATEUSE1
 
@@ -36,28 +35,9 @@ def nothing() -> None:
     """A callback that forgets everything."""
 
 
-def refusal(register: Callable[[], object]) -> BackendRegistrationError:
-    """Return the error with which a registration is refused."""
-    with temporary_backend():
-        with pytest.raises(BackendRegistrationError) as caught:
-            register()
-        assert not has_privateuse1_backend()
-    return caught.value
-
-
 def problems(**fields: Any) -> list[str]:
     """Return what is wrong with a registration that is otherwise right."""
     return refusal(host_backend(**fields)).problems
-
-
-class Ccl(CclImpl):
-    """A CCL that does nothing but be complete."""
-
-    type = ONE
-
-    get_unique_id = comm_init_rank = comm_destroy = all_reduce = broadcast = all_gather = reduce_scatter = (
-        lambda self, *args: None
-    )
 
 
 # What a provider calls --------------------------------------------------------------------------------------
@@ -80,7 +60,7 @@ def test_something_else_than_a_registration() -> None:
     [
         lambda: register_kernel(ONE, "Fill", nothing),
         lambda: register_device_guard_impl(ONE, HostRuntime()),
-        lambda: register_ccl_impl(ONE, Ccl()),
+        lambda: register_ccl_impl(ONE, IdleCcl()),
         lambda: register_array_kernels(ONE, "numpy"),
     ],
 )
@@ -128,7 +108,7 @@ def test_callbacks_run_in_order_and_see_the_new_name() -> None:
 
     def ccl() -> None:
         note("ccl")
-        register_ccl_impl(ONE, Ccl())
+        register_ccl_impl(ONE, IdleCcl())
 
     with temporary_backend(
         host_backend(register_runtime=runtime, register_ccl=ccl, kernels=lambda: note("kernels"))

@@ -1,13 +1,11 @@
 """Registration: atomic, idempotent, once per process [contract 2.4, 2.5]."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from infinitrain.backend import (
-    CclImpl,
     PrivateUse1BackendRegistration,
     get_privateuse1_backend_default_autocast_dtype,
     get_privateuse1_backend_name,
@@ -24,7 +22,7 @@ from infinitrain.device import Device, DeviceType
 from infinitrain.dtype import bfloat16, float16
 from infinitrain.errors import BackendRegistrationError, UnknownDeviceError
 from infinitrain.kernels import register_array_kernels
-from infinitrain.testing import HostRuntime, host_backend, temporary_backend
+from infinitrain.testing import HostRuntime, host_backend, refusal, temporary_backend
 
 ONE = DeviceType.PRIVATEUSE1
 
@@ -33,28 +31,9 @@ def nothing() -> None:
     """A callback that forgets everything."""
 
 
-def refusal(register: Callable[[], object]) -> BackendRegistrationError:
-    """Return the error with which a registration is refused."""
-    with temporary_backend():
-        with pytest.raises(BackendRegistrationError) as caught:
-            register()
-        assert not has_privateuse1_backend()
-    return caught.value
-
-
 def problems(**fields: Any) -> list[str]:
     """Return what is wrong with a registration that is otherwise right."""
     return refusal(host_backend(**fields)).problems
-
-
-class Ccl(CclImpl):
-    """A CCL that does nothing but be complete."""
-
-    type = ONE
-
-    get_unique_id = comm_init_rank = comm_destroy = all_reduce = broadcast = all_gather = reduce_scatter = (
-        lambda self, *args: None
-    )
 
 
 # Atomicity --------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Registration: every problem is told, and all of them at once [contract 2.3]."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from infinitrain.backend import (
     CclImpl,
     DeviceGuardImpl,
-    has_privateuse1_backend,
     register_ccl_impl,
     register_device_guard_impl,
     register_kernel,
@@ -16,8 +14,7 @@ from infinitrain.backend import (
 from infinitrain.backend.capabilities import Capabilities, Option
 from infinitrain.device import DeviceType
 from infinitrain.dtype import float32
-from infinitrain.errors import BackendRegistrationError
-from infinitrain.testing import HostRuntime, host_backend, temporary_backend
+from infinitrain.testing import HostRuntime, IdleCcl, host_backend, refusal
 
 ONE = DeviceType.PRIVATEUSE1
 
@@ -26,28 +23,9 @@ def nothing() -> None:
     """A callback that forgets everything."""
 
 
-def refusal(register: Callable[[], object]) -> BackendRegistrationError:
-    """Return the error with which a registration is refused."""
-    with temporary_backend():
-        with pytest.raises(BackendRegistrationError) as caught:
-            register()
-        assert not has_privateuse1_backend()
-    return caught.value
-
-
 def problems(**fields: Any) -> list[str]:
     """Return what is wrong with a registration that is otherwise right."""
     return refusal(host_backend(**fields)).problems
-
-
-class Ccl(CclImpl):
-    """A CCL that does nothing but be complete."""
-
-    type = ONE
-
-    get_unique_id = comm_init_rank = comm_destroy = all_reduce = broadcast = all_gather = reduce_scatter = (
-        lambda self, *args: None
-    )
 
 
 # Problems ---------------------------------------------------------------------------------------------------
@@ -176,10 +154,10 @@ def test_a_promised_ccl_is_given() -> None:
 def test_a_ccl_is_complete_and_of_this_type() -> None:
     """[contract 2.3, 6.1]"""
 
-    class Other(Ccl):
+    class Other(IdleCcl):
         type = DeviceType.CUDA
 
-    class Partial(Ccl):
+    class Partial(IdleCcl):
         all_reduce = CclImpl.all_reduce
 
     for ccl, text in [

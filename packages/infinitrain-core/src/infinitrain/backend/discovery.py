@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from .. import device as _device
-from ..device import BUILTIN_NAMES, type_name
+from ..device import BUILTIN_NAMES, DeviceType, type_name
 from ..errors import BackendError, BackendNotAvailableError, BackendRegistrationError, UnknownDeviceError
 from . import registration
 from .kernels import import_path
@@ -164,7 +164,9 @@ def _unknown_device(text: str) -> UnknownDeviceError:
             text=text,
         )
     known = sorted({*BUILTIN_NAMES, *_registered(), *installed})
-    near = ["cuda"] if name.lower() == "gpu" else get_close_matches(name.lower(), known, 2)
+    near = (
+        [type_name(DeviceType.CUDA)] if name.lower() == "gpu" else get_close_matches(name.lower(), known, 2)
+    )
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return UnknownDeviceError(
         f"unknown device {text!r}.{hint} {situation()} "

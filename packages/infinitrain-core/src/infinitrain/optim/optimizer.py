@@ -70,7 +70,7 @@ class Optimizer:
 
         ``state`` maps slot -> tensors.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no update()")
 
     # Use ----------------------------------------------------------------------------------------------------
     def step(self) -> None:
