@@ -269,7 +269,7 @@ def _callable(
         problem = signature_problem(row, given, record.contract)
         if problem:
             raise KernelError(problem)
-    if read_parameters(fn) is None and not _reads_keywords(fn):
+    if not _takes_keywords(fn):
         fn = _positional(fn, names)
     later = [p for p in row.params if p.since > record.contract]
     if later:
@@ -277,8 +277,12 @@ def _callable(
     return fn, "destination" if "out" in names else "value", "accumulate" in names
 
 
-def _reads_keywords(fn: Callable[..., Any]) -> bool:
-    """Tell whether a callable's signature can be read at all, and so takes ``out`` by name."""
+def _takes_keywords(fn: Callable[..., Any]) -> bool:
+    """Tell whether a callable can be given ``out`` by name: not where its signature cannot be read, and no ctypes
+    function, which from Python 3.13 on claims ``(*args, **kwargs)`` and drops keywords all the same.
+    """
+    if any(base.__module__ == "_ctypes" for base in type(fn).__mro__):
+        return False
     try:
         inspect.signature(fn)
     except (TypeError, ValueError):
