@@ -132,7 +132,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_model_choices_are_the_presets() -> None:
     assert get_args(get_type_hints(ModelFlags)["model"]) == tuple(PRESETS)
     for preset in PRESETS.values():
-        assert preset.n_embd % preset.n_head == 0
+        assert preset.shape.n_embd % preset.shape.n_head == 0
 
 
 def test_the_command_line_is_read_without_numpy() -> None:

@@ -18,6 +18,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from infinitrain import Device, DeviceType, Generator, InfiniTrainError, from_numpy, no_grad
@@ -29,7 +30,7 @@ from infinitrain.backend import (
     synchronize,
 )
 from infinitrain.data import BatchLoader, discard_unfinished
-from infinitrain.nn import CrossEntropyLoss, TransformerConfig, TransformerModel
+from infinitrain.nn import CrossEntropyLoss, TransformerModel
 from infinitrain.optim import SGD, AdamW, LRScheduler, Optimizer, Schedule, clip_grad_norm, decay_groups
 
 from .config import PROG, Config, parse
@@ -216,7 +217,7 @@ def build_model(config: Config, device: Device) -> TransformerModel:
     """Return the model of `--model` and its changes, with weights that depend on `--seed` alone."""
     flags = config.model
     sizes = {name: getattr(flags, name) for name in ("n_layer", "n_head", "n_embd", "vocab_size")}
-    shape = TransformerConfig(block_size=PRESETS[flags.model].block_size, **sizes)
+    shape = replace(PRESETS[flags.model].shape, **sizes)
     return TransformerModel(shape, seed=config.optimisation.seed, device=device)
 
 

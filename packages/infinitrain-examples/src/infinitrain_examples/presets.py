@@ -1,43 +1,37 @@
-"""The models that `--model` names."""
+"""The models that `--model` names: their shapes are `infinitrain.nn`'s, how they are trained is said here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from infinitrain.nn import TransformerConfig
+
 
 @dataclass(frozen=True)
 class Preset:
-    """The shape of a GPT-2 style model, and how it is trained unless the flags say otherwise.
+    """The shape of a model, and how it is trained unless the flags say otherwise.
 
-    `block_size` is the longest sequence, in tokens. Learning rates of the large models are those of GPT-3's
-    models of the same size (Brown et al., 2020, table 2.1).
+    Learning rates of the large models are those of GPT-3's models of the same size (Brown et al., 2020,
+    table 2.1).
     """
 
-    n_layer: int
-    n_head: int
-    n_embd: int
+    shape: TransformerConfig
     learning_rate: float
-    block_size: int = 1024
     num_iteration: int = 10
 
 
-_SMALL, _MEDIUM, _LARGE, _XL = (
-    Preset(12, 12, 768, 6e-4),
-    Preset(24, 16, 1024, 3e-4),
-    Preset(36, 20, 1280, 2.5e-4),
-    Preset(48, 25, 1600, 2e-4),
-)
+def _preset(name: str, learning_rate: float, num_iteration: int = 10) -> Preset:
+    return Preset(TransformerConfig.preset(name), learning_rate, num_iteration)
+
 
 PRESETS: dict[str, Preset] = {
-    # 0.9 million parameters: writes words after a minute on a CPU.
-    "tiny": Preset(4, 4, 128, 3e-3, block_size=256, num_iteration=800),
-    "gpt2": _SMALL,
-    "gpt2-medium": _MEDIUM,
-    "gpt2-large": _LARGE,
-    "gpt2-xl": _XL,
-    # llm.c's names for the same four, by number of layers.
-    "d12": _SMALL,
-    "d24": _MEDIUM,
-    "d36": _LARGE,
-    "d48": _XL,
+    "tiny": _preset("tiny", 3e-3, num_iteration=800),  # writes words after a minute on a CPU
+    "gpt2": _preset("gpt2", 6e-4),
+    "gpt2-medium": _preset("gpt2-medium", 3e-4),
+    "gpt2-large": _preset("gpt2-large", 2.5e-4),
+    "gpt2-xl": _preset("gpt2-xl", 2e-4),
+    "d12": _preset("d12", 6e-4),
+    "d24": _preset("d24", 3e-4),
+    "d36": _preset("d36", 2.5e-4),
+    "d48": _preset("d48", 2e-4),
 }

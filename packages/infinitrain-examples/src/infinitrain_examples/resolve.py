@@ -125,7 +125,7 @@ def _resolve_prompt(config: Config) -> str | None:
 
 
 def _resolve_model(config: Config) -> ModelFlags:
-    given, preset = config.model, PRESETS[config.model.model]
+    given, preset = config.model, PRESETS[config.model.model].shape
     model = replace(
         given,
         n_layer=preset.n_layer if given.n_layer is None else given.n_layer,

@@ -25,7 +25,7 @@ def check_size(config: Config, *, on_host: bool, available: int | None = None) -
     assert model.n_layer is not None
     assert model.n_embd is not None
     assert model.vocab_size is not None
-    rows = model.vocab_size + PRESETS[model.model].block_size + 12 * model.n_embd * model.n_layer
+    rows = model.vocab_size + PRESETS[model.model].shape.block_size + 12 * model.n_embd * model.n_layer
     parameters = rows * model.n_embd
     kept = {"adamw": 2, "sgd": 1 if optimisation.momentum else 0}[optimisation.optimizer]
     needed = parameters * 4 * (2 + kept if on_host else 1) + model.n_layer * _BYTES_PER_LAYER
