@@ -105,9 +105,8 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
     if len(plans) >= MAX_PLANS:
         plans.clear()
     if registration.version == version:  # else a backend came or went meanwhile: this plan is of the past
-        with contextlib.suppress(
-            TypeError
-        ):  # an unhashable attribute, such as a list: no caching, still right
+        # An unhashable attribute, such as a list, is not cached; the plan is right all the same.
+        with contextlib.suppress(TypeError):
             plans[_key(row, args)] = plan
     return plan
 

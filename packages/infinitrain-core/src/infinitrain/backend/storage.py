@@ -79,9 +79,9 @@ class DeviceTensor:
     @property
     def buffer(self) -> Buffer:
         if self._buffer is None:
-            set_current_device(self.spec.device)  # an array need not know its device
             runtime = get_device_guard_impl(self.spec.device.type)
-            buffer, self._offset = runtime.adopt(self.__dict__["array"])
+            with DeviceGuard(self.spec.device):  # an array need not know its device
+                buffer, self._offset = runtime.adopt(self.__dict__["array"])
             self._buffer = buffer  # last: another thread that sees it finds its offset set
         found: Buffer = self._buffer
         return found

@@ -211,9 +211,7 @@ def into(
     """
     count, marked = len(results), row.accumulates_index
     nothing, everything = (False,) * count, tuple([i in marked for i in range(count)])
-    places = range(count)
-
-    name = row.name
+    places, name = range(count), row.name
 
     def run_into(out: Any, accumulate: Any, *args: Any) -> Any:
         outs = out if out.__class__ is tuple else (out,)

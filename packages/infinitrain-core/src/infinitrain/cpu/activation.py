@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 
 from ..kernels import activation as array_kernels
+from ..kernels.namespace import Namespace
 from .blocks import blocks
 
 _C = math.sqrt(2.0 / math.pi)
 _C3 = 0.044715 * _C
 
 
-def _array(fn: Any, *args: Any) -> Any:
-    from ..kernels.namespace import Namespace
-
-    return fn(Namespace(np), *args)
+_NUMPY = Namespace(np)
 
 
 def GeluForward(x: Any, approximate: str, *, out: Any) -> None:
     if approximate != "tanh":
-        out.array[...] = _array(array_kernels.GeluForward, x.array, approximate)
+        out.array[...] = array_kernels.GeluForward(_NUMPY, x.array, approximate)
         return
     for a, y in blocks(x.array, out.array):
         np.multiply(a, a, out=y)
@@ -37,7 +35,7 @@ def GeluForward(x: Any, approximate: str, *, out: Any) -> None:
 
 def GeluBackward(x: Any, grad: Any, approximate: str, *, out: Any) -> None:
     if approximate != "tanh":
-        out.array[...] = _array(array_kernels.GeluBackward, x.array, grad.array, approximate)
+        out.array[...] = array_kernels.GeluBackward(_NUMPY, x.array, grad.array, approximate)
         return
     for a, g, dx in blocks(x.array, grad.array, out.array):
         square = a * a
