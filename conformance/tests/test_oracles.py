@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from infinitrain_conformance import oracles
-from infinitrain_conformance.cases import Call, Data, poison
-from infinitrain_conformance.families import all_cases
+from infinitrain_conformance.call import Call, poison
+from infinitrain_conformance.cases import Data
+from infinitrain_conformance.families import ELSEWHERE, all_cases, matrix
+from infinitrain_conformance.oracles import activation, attention, indexing, linear, loss, norm, optimizer
 from infinitrain_conformance.tolerances import TABLE, allowed
 
 
@@ -32,9 +33,9 @@ def rng():
 def test_layer_norm_backward(rng):
     x, w, b = rng.normal(2.0, 1.5, (3, 5)), rng.normal(1, 0.3, 5), rng.normal(size=5)
     grad = rng.normal(size=(3, 5)) + x
-    saved = oracles.layer_norm(x, w, b, 1e-5)
-    got = oracles.layer_norm_backward(x, w, saved["mean"].value, saved["rstd"].value, grad)
-    y = lambda x=x, w=w, b=b: oracles.layer_norm(x, w, b, 1e-5)["y"].value  # noqa: E731
+    saved = norm.layer_norm(x, w, b, 1e-5)
+    got = norm.layer_norm_backward(x, w, saved["mean"].value, saved["rstd"].value, grad)
+    y = lambda x=x, w=w, b=b: norm.layer_norm(x, w, b, 1e-5)["y"].value  # noqa: E731
     np.testing.assert_allclose(got["dx"].value, slope(lambda v: y(x=v), x, grad), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(got["dweight"].value, slope(lambda v: y(w=v), w, grad), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(got["dbias"].value, slope(lambda v: y(b=v), b, grad), rtol=1e-5, atol=1e-7)
@@ -43,17 +44,17 @@ def test_layer_norm_backward(rng):
 @pytest.mark.parametrize(("heads", "kv", "causal"), [(2, 2, True), (4, 2, True), (2, 1, False)])
 def test_attention_backward(rng, heads, kv, causal):
     qkv = rng.normal(size=(2, 5, (heads + 2 * kv) * 3))
-    saved = oracles.attention(qkv, heads, kv, causal)
+    saved = attention.attention(qkv, heads, kv, causal)
     grad = rng.normal(size=saved["y"].value.shape) + saved["y"].value
-    got = oracles.attention_backward(qkv, saved["y"].value, saved["lse"].value, grad, heads, kv, causal)
-    want = slope(lambda v: oracles.attention(v, heads, kv, causal)["y"].value, qkv, grad)
+    got = attention.attention_backward(qkv, saved["y"].value, saved["lse"].value, grad, heads, kv, causal)
+    want = slope(lambda v: attention.attention(v, heads, kv, causal)["y"].value, qkv, grad)
     np.testing.assert_allclose(got["dqkv"].value, want, rtol=1e-5, atol=1e-7)
 
 
 def test_attention_by_loops(rng):
     """One query head, position by position."""
     qkv = rng.normal(size=(1, 4, 6))
-    y = oracles.attention(qkv, 1, 1, True)["y"].value
+    y = attention.attention(qkv, 1, 1, True)["y"].value
     for t in range(4):
         scores = [sum(qkv[0, t, i] * qkv[0, s, 2 + i] for i in range(2)) / math.sqrt(2) for s in range(t + 1)]
         weights = np.exp(scores) / np.exp(scores).sum()
@@ -63,9 +64,9 @@ def test_attention_by_loops(rng):
 
 def test_cross_entropy_backward(rng):
     logits, target = rng.normal(size=(4, 6)), np.array([1, -100, 5, 0])
-    saved = oracles.cross_entropy(logits, target, -100)
-    got = oracles.cross_entropy_backward(np.asarray(1.5), logits, target, saved["lse"].value, -100)
-    want = slope(lambda v: oracles.cross_entropy(v, target, -100)["loss"].value, logits, 1.5)
+    saved = loss.cross_entropy(logits, target, -100)
+    got = loss.cross_entropy_backward(np.asarray(1.5), logits, target, saved["lse"].value, -100)
+    want = slope(lambda v: loss.cross_entropy(v, target, -100)["loss"].value, logits, 1.5)
     np.testing.assert_allclose(got["dlogits"].value, want, rtol=1e-5, atol=1e-8)
     assert (got["dlogits"].value[1] == 0).all()
 
@@ -73,13 +74,15 @@ def test_cross_entropy_backward(rng):
 @pytest.mark.parametrize("form", ["tanh", "none"])
 def test_gelu_backward(rng, form):
     x, grad = rng.normal(0, 3, 20), rng.normal(size=20)
-    want = slope(lambda v: oracles.gelu(v, form)["y"].value, x, grad)
-    np.testing.assert_allclose(oracles.gelu_backward(x, grad, form)["dx"].value, want, rtol=1e-5, atol=1e-7)
+    want = slope(lambda v: activation.gelu(v, form)["y"].value, x, grad)
+    np.testing.assert_allclose(
+        activation.gelu_backward(x, grad, form)["dx"].value, want, rtol=1e-5, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax_backward(rng, name):
-    forward, backward = getattr(oracles, name), getattr(oracles, f"{name}_backward")
+    forward, backward = getattr(loss, name), getattr(loss, f"{name}_backward")
     x = rng.normal(size=(3, 4))
     y = forward(x, 0)["y"].value
     grad = rng.normal(size=(3, 4)) + y
@@ -89,7 +92,7 @@ def test_softmax_backward(rng, name):
 
 def test_embedding_backward(rng):
     ids, grad = np.array([[2, 0], [2, 2]]), rng.normal(size=(2, 2, 3))
-    got = oracles.embedding_backward(ids, grad, 4)["dweight"].value
+    got = indexing.embedding_backward(ids, grad, 4)["dweight"].value
     np.testing.assert_allclose(got[2], grad[0, 0] + grad[1, 0] + grad[1, 1])
     np.testing.assert_allclose(got[0], grad[0, 1])
     assert (got[[1, 3]] == 0).all()
@@ -98,39 +101,48 @@ def test_embedding_backward(rng):
 def test_matmul_backward(rng):
     a, b = rng.normal(size=(2, 1, 3, 4)), rng.normal(size=(5, 4, 2))
     grad = rng.normal(size=(2, 5, 3, 2)) + 0.5
-    want_a = slope(lambda v: oracles.matmul(v, b)["y"].value, a, grad)
-    want_b = slope(lambda v: oracles.matmul(a, v)["y"].value, b, grad)
-    np.testing.assert_allclose(oracles.matmul_da(b, grad, a.shape)["da"].value, want_a, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(oracles.matmul_db(a, grad, b.shape)["db"].value, want_b, rtol=1e-6, atol=1e-7)
+    want_a = slope(lambda v: linear.matmul(v, b)["y"].value, a, grad)
+    want_b = slope(lambda v: linear.matmul(a, v)["y"].value, b, grad)
+    np.testing.assert_allclose(linear.matmul_da(b, grad, a.shape)["da"].value, want_a, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(linear.matmul_db(a, grad, b.shape)["db"].value, want_b, rtol=1e-6, atol=1e-7)
 
 
 def test_adamw_by_hand():
     """One step from zero moments moves by lr against the gradient's sign, after decay."""
     options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 0.0, "weight_decay": 0.5, "step": 1}
-    p, m, v = oracles.adamw(np.array([2.0]), np.array([-3.0]), np.zeros(1), np.zeros(1), options)
+    p, m, v = optimizer.adamw(np.array([2.0]), np.array([-3.0]), np.zeros(1), np.zeros(1), options)
     np.testing.assert_allclose(p.value, 2.0 * (1 - 0.05) + 0.1)
     np.testing.assert_allclose((m.value, v.value), ([-0.3], [0.09]))
 
 
 def test_every_case_builds_and_no_result_is_poison():
     """What destinations hold before a call is no case's result; every op of the tolerance table has cases."""
-    from infinitrain.backend import OPS
     from infinitrain.device import CPU
 
     cases = all_cases()
     assert len({str(c) for c in cases}) == len(cases)
-    seen = set()
     for case in cases:
-        if case.op not in OPS or case.op in seen:
-            continue
-        seen.add(case.op)
-        data = Data(0, case.dtypes[0])
+        data = Data(0, case.dtypes[0] if case.dtypes else "float32")
         call = Call(case.op, case.build(data), data, CPU)
-        for want, (shape, dtype) in zip(call.want().values(), call.specs(), strict=True):
-            assert want.value.shape == shape, case
-            assert not np.array_equal(poison(dtype, shape).astype(np.float64), want.value)
-    tested_apart = {"Cast", "Copy", "AccumulateGrad", "AdamW"}
-    assert set(TABLE) - tested_apart <= {c.op for c in cases}
+        want = call.want()
+        if call.row.results:
+            assert list(want) == call.names(), case
+        for name, (shape, dtype) in zip(call.names(), call.specs(), strict=True):
+            value = want[name].value
+            assert value.shape == shape, case
+            assert not value.size or not np.array_equal(poison(dtype, shape).astype(np.float64), value)
+
+
+@pytest.mark.xfail(strict=True, reason="cases of older ops are being written")
+def test_the_matrix_holds_every_op_in_every_dtype():
+    """The op table says what there is; an op or dtype without a case would be a hole that nobody sees."""
+    from infinitrain.backend import OPS
+    from infinitrain.backend.optable import DTYPES
+
+    pairs = {(case.op, dtype) for case, dtype in matrix()}
+    wanted = {(op, d.name) for op, row in OPS.items() if op not in ELSEWHERE for d in DTYPES[row.dtypes]}
+    assert not wanted - pairs
+    assert set(TABLE) <= {op for op, _ in pairs} | set(ELSEWHERE)
 
 
 def test_tolerance_tells_bfloat16_sums_from_float32_sums():
@@ -150,13 +162,12 @@ def test_tolerance_tells_bfloat16_sums_from_float32_sums():
 
 def test_tolerances_are_not_lax():
     """In float32, an error of 1e-3 in the largest element of a result is outside for every case."""
-    from infinitrain.backend import OPS
     from infinitrain.device import CPU
     from infinitrain.dtype import float32
 
     lax = []
     for case in all_cases():
-        if case.op not in OPS or "float32" not in case.dtypes or case.name == "mean1000":
+        if (case.dtypes and "float32" not in case.dtypes) or case.name == "mean1000":
             continue  # a mean of 1,000 standard deviations leaves float32 three digits
         data = Data(0, "float32")
         for name, want in Call(case.op, case.build(data), data, CPU).want().items():

@@ -1,13 +1,67 @@
-"""The cases of each family of ops. ``all_cases()`` is what the suite runs."""
+"""The cases of each family of ops, and the matrix op x case x dtype that the suite runs.
+
+The op table decides what the matrix must hold: every op has a case here or a test of its own (``ELSEWHERE``), in
+every dtype that the table gives it. What nobody thought of is a failure of the suite's own tests.
+"""
 
 from __future__ import annotations
 
-from ..cases import OpCase
+from functools import cache
+from typing import Final
+
+from ..cases import HALF_AND_SINGLE, OpCase
+
+ELSEWHERE: Final = {
+    "Cast": "base_ops", "Fill": "base_ops", "NoOpForward": "base_ops", "NoOpBackward": "base_ops",
+    "Copy": "base_ops", "AccumulateGrad": "base_ops",
+    "AdamW": "optimizer", "SGD": "optimizer", "SquaredNorm": "optimizer", "ScaleInPlace": "optimizer",
+}  # fmt: skip
+"""Ops whose cases do not fit the matrix, and the file of their tests."""
 
 
-def all_cases() -> list[OpCase]:
-    """Return every case."""
+@cache
+def all_cases() -> tuple[OpCase, ...]:
+    """Return every case of an op that this infinitrain-core has."""
+    from infinitrain.backend import OPS
+
     from . import attention, elementwise, indexing, linear, loss, norm, pointwise, reduction
 
     families = (linear, norm, elementwise, attention, loss, indexing, pointwise, reduction)
-    return [case for family in families for case in family.CASES]
+    return tuple(case for family in families for case in family.CASES if case.op in OPS)
+
+
+def matrix() -> list[tuple[OpCase, str]]:
+    """Return all (case, dtype)."""
+    from infinitrain.backend import OPS
+    from infinitrain.backend.optable import DTYPES
+
+    pairs, seen = [], set()
+    for case in all_cases():
+        takes = [d.name for d in DTYPES[OPS[case.op].dtypes]]
+        wanted = case.dtypes
+        if wanted is None:
+            wanted = HALF_AND_SINGLE if case.op in seen else tuple(takes)
+        seen.add(case.op)
+        pairs += [(case, dtype) for dtype in wanted if dtype in takes]
+    return pairs
+
+
+def first_cases() -> list[OpCase]:
+    """Return one case for each op: how destinations are handled does not depend on the data."""
+    chosen: dict[str, OpCase] = {}
+    for case in all_cases():
+        chosen.setdefault(case.op, case)
+    return list(chosen.values())
+
+
+@cache
+def level_of(op: str) -> str:
+    """Return L3 for gradients and optimizer steps, L2 for the others."""
+    from infinitrain.backend import OPS
+
+    row = OPS[op]
+    gradients = {name for other in OPS.values() for name in other.gradient} - {
+        name for name in OPS if name.endswith("Forward")
+    }
+    backward = op in gradients or "Backward" in op
+    return "L3" if backward or (row.writes and op not in ("Fill", "Copy")) else "L2"

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 
-from .. import oracles
 from ..cases import Built, Data, OpCase, case
+from ..oracles import linear as oracles
 
 CASES: list[OpCase] = []
 Shape = tuple[int, ...]
@@ -59,15 +59,15 @@ case(CASES, "LinearForward", "no_rows", forward, (0,), 4, 3, dtypes=("float32",)
 case(CASES, "LinearForward", "empty_sum", forward, (3,), 0, 4, dtypes=("float32",), clause="4.4")
 case(CASES, "LinearForward", "ones", forward, (1, 1), 1, 1, dtypes=("float32",))
 
-case(CASES, "LinearBackwardInput", "odd", dx, (3, 5), 17, 23, level="L3")
-case(CASES, "LinearBackwardInput", "square", dx, (4,), 16, 16, level="L3", dtypes=("float32",))
-case(CASES, "LinearBackwardInput", "large", dx, (2, 64), 96, 200, level="L3", clause="4.7")
-case(CASES, "LinearBackwardInput", "vector", dx, (), 8, 5, level="L3", dtypes=("float32",))
-case(CASES, "LinearBackwardInput", "ones", dx, (1, 1), 1, 1, level="L3", dtypes=("float32",))
+case(CASES, "LinearBackwardInput", "odd", dx, (3, 5), 17, 23)
+case(CASES, "LinearBackwardInput", "square", dx, (4,), 16, 16, dtypes=("float32",))
+case(CASES, "LinearBackwardInput", "large", dx, (2, 64), 96, 200, clause="4.7")
+case(CASES, "LinearBackwardInput", "vector", dx, (), 8, 5, dtypes=("float32",))
+case(CASES, "LinearBackwardInput", "ones", dx, (1, 1), 1, 1, dtypes=("float32",))
 
-case(CASES, "LinearBackwardWeight", "odd", dweight, (3, 5), 17, 23, level="L3")
-case(CASES, "LinearBackwardWeight", "rows4096", dweight, (4, 1024), 12, 10, level="L3", clause="4.7")
-case(CASES, "LinearBackwardWeight", "vector", dweight, (), 8, 5, level="L3", dtypes=("float32",))
+case(CASES, "LinearBackwardWeight", "odd", dweight, (3, 5), 17, 23)
+case(CASES, "LinearBackwardWeight", "rows4096", dweight, (4, 1024), 12, 10, clause="4.7")
+case(CASES, "LinearBackwardWeight", "vector", dweight, (), 8, 5, dtypes=("float32",))
 case(
     CASES,
     "LinearBackwardWeight",
@@ -76,13 +76,12 @@ case(
     (0,),
     4,
     3,
-    level="L3",
     dtypes=("float32",),
     clause="4.4",
 )
 
-case(CASES, "LinearBackwardBias", "odd", dbias, (3, 5), 23, level="L3")
-case(CASES, "LinearBackwardBias", "rows4096", dbias, (4, 1024), 11, level="L3", clause="4.7")
+case(CASES, "LinearBackwardBias", "odd", dbias, (3, 5), 23)
+case(CASES, "LinearBackwardBias", "rows4096", dbias, (4, 1024), 11, clause="4.7")
 case(
     CASES,
     "LinearBackwardBias",
@@ -92,11 +91,10 @@ case(
     7,
     mean=0.0,
     scale=2.0,
-    level="L3",
     clause="4.7",
 )
-case(CASES, "LinearBackwardBias", "vector", dbias, (), 5, level="L3", dtypes=("float32",))
-case(CASES, "LinearBackwardBias", "empty_sum", dbias, (0,), 3, level="L3", dtypes=("float32",), clause="4.4")
+case(CASES, "LinearBackwardBias", "vector", dbias, (), 5, dtypes=("float32",))
+case(CASES, "LinearBackwardBias", "empty_sum", dbias, (0,), 3, dtypes=("float32",), clause="4.4")
 
 
 def product(d: Data, a: Shape, b: Shape) -> Built:
@@ -125,5 +123,5 @@ for name, left, right in (
     ("broadcast", (2, 1, 5, 9), (3, 9, 4)),
 ):
     case(CASES, "MatmulForward", name, product, left, right)
-    case(CASES, "MatmulBackwardInput", name, product_da, left, right, level="L3")
-    case(CASES, "MatmulBackwardOther", name, product_db, left, right, level="L3")
+    case(CASES, "MatmulBackwardInput", name, product_da, left, right)
+    case(CASES, "MatmulBackwardOther", name, product_db, left, right)

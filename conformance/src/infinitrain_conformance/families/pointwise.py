@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import Built, Data, OpCase, case
+from ..cases import As, Built, Data, OpCase, case
 from ..oracles import Want, sum_to
 
 CASES: list[OpCase] = []
@@ -46,9 +46,10 @@ BY_RESULT: dict[str, Unary] = {
 FROM_ONE = ("Tanh", "Sigmoid", "Sin", "Cos")
 
 
-def unary(d: Data, domain: tuple[float, float], value: Unary, size: Unary) -> Built:
+def unary(d: Data, name: str, domain: tuple[float, float], value: Unary, size: Unary) -> Built:
     x = d.round(d.rng.uniform(*domain, (3, 5, 41)))
-    return Built((x,), lambda x: {"y": Want(value(x), size(x))})
+    wrap = d.wrap if name == "Neg" else lambda y: y  # the others give floats
+    return Built((x,), lambda x: {"y": Want(wrap(value(x)), size(x))})
 
 
 def unary_backward(
@@ -65,11 +66,9 @@ def unary_backward(
 
 
 for name, domain, value, size, slope, saved in UNARY:
-    case(CASES, f"{name}Forward", "random", unary, domain, value, size)
+    case(CASES, f"{name}Forward", "random", unary, name, domain, value, size)
     if name != "Neg":
-        case(
-            CASES, f"{name}Backward", "random", unary_backward, name, domain, value, slope, saved, level="L3"
-        )
+        case(CASES, f"{name}Backward", "random", unary_backward, name, domain, value, slope, saved)
 
 
 BINARY: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Array, Array], Array]]] = {
@@ -93,7 +92,15 @@ SHAPES = {
 
 def binary(d: Data, name: str, a: tuple[int, ...], b: tuple[int, ...]) -> Built:
     value, size = BINARY[name]
-    return Built(_operands(d, a, b), lambda a, b: {"y": Want(value(a, b), size(a, b))})
+    left, right = _operands(d, a, b)
+    if d.dtype.name == "bool" and name != "Mul":  # two bools have no difference: the other is an integer
+        return Built(
+            (left, As(np.trunc(7 * right), "int32")), lambda a, b: {"y": Want(value(a, b), size(a, b))}
+        )
+    if d.dtype.is_integer:
+        right = np.where(right == 0, 1.0, right)
+    wrap = d.wrap if name == "Sub" else lambda x: x
+    return Built((left, right), lambda a, b: {"y": Want(wrap(value(a, b)), size(a, b))})
 
 
 def _operands(d: Data, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Array, Array]:
@@ -120,4 +127,4 @@ for label, (left, right) in SHAPES.items():
     for name in BINARY:
         case(CASES, f"{name}Forward", label, binary, name, left, right)
     for name in SLOPES:
-        case(CASES, f"{name}Backward", label, binary_backward, name, left, right, level="L3")
+        case(CASES, f"{name}Backward", label, binary_backward, name, left, right)

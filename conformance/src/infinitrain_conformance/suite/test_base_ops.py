@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infinitrain_conformance.cases import PAD, poison
+from infinitrain_conformance.call import PAD, poison
 from infinitrain_conformance.check import compare, expect, fail, same_bytes
 from infinitrain_conformance.oracles import Want
 from infinitrain_conformance.target import Target

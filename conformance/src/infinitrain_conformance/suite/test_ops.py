@@ -1,143 +1,80 @@
-"""Every op of the cases against its float64 oracle: values, destinations, accumulation, specs."""
+"""Every op of the matrix against its float64 oracle: values, destinations, accumulation, specs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from infinitrain_conformance.cases import Call, Data, OpCase
-from infinitrain_conformance.check import close, compare, expect, fail, same_bytes
-from infinitrain_conformance.families import all_cases
+from infinitrain_conformance import checks
+from infinitrain_conformance.cases import Data, OpCase
+from infinitrain_conformance.check import compare, expect, fail
+from infinitrain_conformance.families import first_cases, level_of, matrix
 from infinitrain_conformance.oracles import Want
 from infinitrain_conformance.target import Target
 
-CASES = all_cases()
 
+def _params(check: str, pairs: Iterable[tuple[OpCase, str]], clause: str | None = None) -> list[Any]:
+    from infinitrain.backend import OPS
 
-def _params(cases: list[OpCase], dtypes: tuple[str, ...] | None = None) -> list[Any]:
     return [
         pytest.param(
             case,
             dtype,
             id=f"{case}-{dtype}",
-            marks=pytest.mark.contract(case.clause, level=case.level, op=case.op),
+            marks=pytest.mark.contract(clause or case.clause, level=level_of(case.op), op=case.op),
         )
-        for case in cases
-        for dtype in case.dtypes
-        if dtypes is None or dtype in dtypes
+        for case, dtype in pairs
+        if checks.applies(check, OPS[case.op])
     ]
 
 
-def _first(cases: list[OpCase]) -> list[OpCase]:
-    """Return one case for each op: the destination's handling does not depend on the data."""
-    chosen: dict[str, OpCase] = {}
-    for case in cases:
-        chosen.setdefault(case.op, case)
-    return list(chosen.values())
+def _first(*dtypes: str) -> list[tuple[OpCase, str]]:
+    """Return the first case of each op in those dtypes that the matrix has for it."""
+    pairs = set(matrix())
+    return [(case, dtype) for case in first_cases() for dtype in dtypes if (case, dtype) in pairs]
 
 
-def _call(case: OpCase, dtype: str, seed: int, target: Target) -> Call:
-    data = Data(seed, dtype)
-    return Call(case.op, case.build(data), data, target.device)
-
-
-@pytest.mark.parametrize(("case", "dtype"), _params(CASES))
+@pytest.mark.parametrize(("case", "dtype"), _params("values", matrix()))
 def test_values(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
-    call = _call(case, dtype, seed, target)
-    got = call.run()
-    close(heading, case.op, got, call.want())
-    for (name, tensor), (shape, inferred) in zip(got.items(), call.specs(), strict=True):
-        expect(
-            heading,
-            (tensor.shape, tensor.dtype, tensor.device) == (shape, inferred, target.device),
-            f"{name} is {tensor.spec}, infer says {inferred}{list(shape)}@{target.device}",
-        )
-    changed = call.changed_inputs()
-    expect(heading, not changed, f"the kernel changed its argument {', '.join(changed)} [contract 4.4]")
+    checks.values(checks.maker(case, dtype, seed, target.device), heading)
+
+
+@pytest.mark.parametrize(("case", "dtype"), _params("offset_arguments", _first("float32", "bfloat16"), "4.4"))
+def test_offset_arguments(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    checks.offset_arguments(checks.maker(case, dtype, seed, target.device), heading)
 
 
 @pytest.mark.parametrize(
-    ("case", "dtype"),
-    [
-        pytest.param(
-            case, dtype, id=f"{case}-{dtype}", marks=pytest.mark.contract("4.4", level=case.level, op=case.op)
-        )
-        for case in _first(CASES)
-        for dtype in ("float32", "bfloat16")
-    ],
+    ("case", "dtype"), _params("destination", _first("float32", "bfloat16", "int64"), "4.4")
 )
 def test_destination(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
-    """Destinations inside larger buffers: poisoned before, filled wholly, and nothing beside them."""
-    call = _call(case, dtype, seed, target)
-    targets = call.into()
-    disturbed = targets.disturbed()
-    expect(heading, not disturbed, "; ".join(disturbed))
-    close(heading, case.op, targets.views, call.want())
-    for name, given, returned in zip(targets.views, targets.views.values(), targets.returned, strict=True):
-        expect(
-            heading, returned is given, f"{name}: what the op returned is not the destination [contract 4.5]"
-        )
-    changed = call.changed_inputs()
-    expect(heading, not changed, f"the kernel changed its argument {', '.join(changed)}")
+    checks.destination(checks.maker(case, dtype, seed, target.device), heading)
 
 
-ACCUMULATING = ("LinearBackwardWeight", "LinearBackwardBias", "LayerNormBackward", "EmbeddingBackward")
+@pytest.mark.parametrize(("case", "dtype"), _params("accumulates", _first("float32", "bfloat16"), "4.4"))
+def test_accumulates(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    checks.accumulates(checks.maker(case, dtype, seed, target.device), heading, seed=seed + 1)
 
 
-@pytest.mark.parametrize(
-    ("case", "dtype", "wide"),
-    [
-        pytest.param(
-            case, dtype, wide, id=f"{case}-{dtype}{'-into_float32' if wide else ''}",
-            marks=pytest.mark.contract("4.4", level=case.level, op=case.op),
-        )
-        for case in _first([c for c in CASES if c.op in ACCUMULATING])
-        for dtype, wide in (("float32", False), ("bfloat16", False), ("bfloat16", True))
-    ],
-)  # fmt: skip
-def test_accumulates(case: OpCase, dtype: str, wide: bool, target: Target, seed: int, heading: str) -> None:
-    """Added to what the destination holds, in its dtype: bfloat16 gradients into float32 too."""
-    from infinitrain.dtype import float32
-
-    call = _call(case, dtype, seed, target)
-    rng = np.random.default_rng(seed + 1)
-    want, marked = call.want(), call.row.accumulates
-    dtypes = dict.fromkeys(marked, float32) if wide else {}
-    prefill: dict[str, np.ndarray] = {}
-    for name, (shape, inferred) in zip(call.row.results, call.specs(), strict=True):
-        if name in marked:
-            kept = dtypes.get(name, inferred)
-            before = (rng.standard_normal(shape) * 10 + 3).astype(kept.numpy)
-            prefill[name] = before
-            # Core may add what was rounded to the op's dtype: one unit of it, in units of the
-            # table's constant.
-            w, extra = want[name], 2.0**16 / 8 if inferred.itemsize == 2 else 0.0
-            size = w.magnitude + extra * np.abs(w.value) + np.abs(before.astype(np.float64))
-            want[name] = Want(w.value + before.astype(np.float64), size, w.terms)
-    targets = call.into(prefill, dtypes)
-    disturbed = targets.disturbed()
-    expect(heading, not disturbed, "; ".join(disturbed))
-    close(heading, case.op, targets.views, want)
+@pytest.mark.parametrize(("case", "dtype"), _params("accumulates", _first("bfloat16"), "4.4"))
+def test_accumulates_into_float32(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    checks.accumulates(checks.maker(case, dtype, seed, target.device), heading, wide=True, seed=seed + 1)
 
 
-@pytest.mark.parametrize(
-    "op",
-    [
-        pytest.param(op, marks=pytest.mark.contract("4.4", level="L3", op=op, half=True))
-        for op in ACCUMULATING
-    ],
-)
-def test_accumulates_small_into_large(op: str, target: Target, seed: int, heading: str) -> None:
+@pytest.mark.parametrize(("case", "dtype"), _params("accumulates", _first("bfloat16"), "4.4"))
+def test_accumulates_small_into_large(
+    case: OpCase, dtype: str, target: Target, seed: int, heading: str
+) -> None:
     """1,000 + 0.01 in a float32 destination for bfloat16 inputs: a sum in bfloat16 would stay 1,000."""
     from infinitrain.dtype import float32
 
-    case = next(c for c in CASES if c.op == op)
-    call = _call(case, "bfloat16", seed, target)
+    call = checks.maker(case, dtype, seed, target.device)()
     want, marked = call.want(), call.row.accumulates
     name = marked[0]
-    shapes = {n: shape for n, (shape, _) in zip(call.row.results, call.specs(), strict=True)}
+    shapes = {n: shape for n, (shape, _) in zip(call.names(), call.specs(), strict=True)}
     prefill = {n: np.full(shapes[n], 1000.0) for n in marked}
     targets = call.into(prefill, dict.fromkeys(marked, float32))
     got = targets.views[name].numpy().astype(np.float64) - 1000.0
@@ -148,23 +85,12 @@ def test_accumulates_small_into_large(op: str, target: Target, seed: int, headin
         fail(heading, [f"{name}: grew by {got[worst]:.5g}, float64 oracle {want[name].value[worst]:.5g}"])
 
 
-@pytest.mark.parametrize(
-    ("case", "dtype"),
-    [
-        pytest.param(
-            case, "float32", id=str(case), marks=pytest.mark.contract("7.7", level=case.level, op=case.op)
-        )
-        for case in _first(CASES)
-    ],
-)
+@pytest.mark.parametrize(("case", "dtype"), _params("repeats", _first("float32"), "7.7"))
 def test_repeats(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
     """The same call twice gives the same bits, unless the provider lists the op as not deterministic."""
     if case.op in target.record.capabilities.nondeterministic:
         pytest.skip("listed as not deterministic")
-    call = _call(case, dtype, seed, target)
-    first, second = call.run(), call.run()
-    for name, tensor in first.items():
-        same_bytes(heading, f"{name} of two equal calls", second[name].numpy(), tensor.numpy())
+    checks.repeats(checks.maker(case, dtype, seed, target.device), heading)
 
 
 @pytest.mark.contract("4.7", level="L2", op="LinearForward", half=True)

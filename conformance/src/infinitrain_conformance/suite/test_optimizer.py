@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infinitrain_conformance import oracles
 from infinitrain_conformance.check import compare, expect, fail
+from infinitrain_conformance.oracles import Want, plain
+from infinitrain_conformance.oracles import optimizer as oracles
 from infinitrain_conformance.target import Target
 
 SHAPES = ((7, 33), (129,), (), (1, 1))
@@ -30,7 +31,7 @@ def lists(
     return host, [[it.from_numpy(a, target.device) for a in arrays] for arrays in host]
 
 
-def judge(heading: str, op: str, pairs: list[tuple[str, Any, oracles.Want]]) -> None:
+def judge(heading: str, op: str, pairs: list[tuple[str, Any, Want]]) -> None:
     __tracebackhide__ = True
     found = [compare(op, name, tensor, want) for name, tensor, want in pairs]
     if not all(ok for ok, _ in found):
@@ -85,7 +86,7 @@ def test_adamw_many_steps(target: Target, seed: int, heading: str) -> None:
             state[0][i], state[2][i], state[3][i] = p.value, m.value, v.value
         OPS["AdamW"].call(ps, gs, ms, vs, *(ADAM | {"step": step}).values())
     pairs = [
-        (f"param {i}", p, oracles.Want(s, 5 * np.abs(s) + 0.02))
+        (f"param {i}", p, Want(s, 5 * np.abs(s) + 0.02))
         for i, (p, s) in enumerate(zip(ps, state[0], strict=True))
     ]
     judge(heading, "AdamW", pairs)
@@ -180,7 +181,7 @@ def test_squared_norm(dtype: str, target: Target, seed: int, heading: str) -> No
     got = OPS["SquaredNorm"].call([it.from_numpy(a, target.device) for a in arrays])
     total = np.asarray(sum(float((wide(a) ** 2).sum()) for a in arrays))
     expect(heading, got.shape == () and got.dtype.name == "float32", f"the result is {got.spec}")
-    judge(heading, "SquaredNorm", [("total", got, oracles.Want(total, total, 100_000))])
+    judge(heading, "SquaredNorm", [("total", got, Want(total, total, 100_000))])
 
 
 @pytest.mark.contract("4.1", level="L3", op="ScaleInPlace")
@@ -193,7 +194,7 @@ def test_scale_in_place(target: Target, seed: int, heading: str) -> None:
         heading,
         "ScaleInPlace",
         [
-            (f"tensor {i}", t, oracles.plain(wide(a) * 0.37))
+            (f"tensor {i}", t, plain(wide(a) * 0.37))
             for i, (t, a) in enumerate(zip(tensors, host[0], strict=True))
         ],
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
+from ..backend.optable import Op
 from ..backend.runtime import get_device_guard_impl
 from ..device import CPU
 from ..errors import AutogradError
@@ -190,7 +191,17 @@ class Function:
     >>> Double.apply(x).sum().backward()
     >>> x.grad.tolist()
     [2.0, 2.0]
+
+    A Function of an op of the table names its forward row, ``class Linear(Function, op=LinearForward)``, which says how
+    autocast treats it [contract 5.1].
     """
+
+    row: ClassVar[Op | None] = None
+
+    def __init_subclass__(cls, *, op: Callable[..., Any] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if op is not None:
+            cls.row = op.op  # type: ignore[attr-defined]
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:

@@ -149,17 +149,17 @@ def SigmoidBackward(grad: Tensor, y: Tensor) -> Results:
 class _OfInput(Function):
     """A function whose gradient needs its input."""
 
-    row: Callable[..., Any]
-    gradient: Callable[..., Any]
+    forward_op: Callable[..., Any]
+    backward_op: Callable[..., Any]
 
     @classmethod
     def forward(cls, ctx: Any, x: Any) -> Any:
         ctx.save(x)
-        return cls.row(x)
+        return cls.forward_op(x)
 
     @classmethod
     def backward(cls, ctx: Any, grad: Any) -> Any:
-        return cls.gradient(grad, *ctx.saved)
+        return cls.backward_op(grad, *ctx.saved)
 
 
 class _OfResult(_OfInput):
@@ -167,7 +167,7 @@ class _OfResult(_OfInput):
 
     @classmethod
     def forward(cls, ctx: Any, x: Any) -> Any:
-        y = cls.row(x)
+        y = cls.forward_op(x)
         ctx.save(y)
         return y
 
@@ -183,43 +183,43 @@ class Neg(Function):
 
 
 class Abs(_OfInput):
-    row, gradient = AbsForward, AbsBackward
+    forward_op, backward_op = AbsForward, AbsBackward
 
 
 class Reciprocal(_OfInput):
-    row, gradient = ReciprocalForward, ReciprocalBackward
+    forward_op, backward_op = ReciprocalForward, ReciprocalBackward
 
 
 class Exp(_OfResult):
-    row, gradient = ExpForward, ExpBackward
+    forward_op, backward_op = ExpForward, ExpBackward
 
 
 class Log(_OfInput):
-    row, gradient = LogForward, LogBackward
+    forward_op, backward_op = LogForward, LogBackward
 
 
 class Sqrt(_OfResult):
-    row, gradient = SqrtForward, SqrtBackward
+    forward_op, backward_op = SqrtForward, SqrtBackward
 
 
 class Rsqrt(_OfInput):
-    row, gradient = RsqrtForward, RsqrtBackward
+    forward_op, backward_op = RsqrtForward, RsqrtBackward
 
 
 class Sin(_OfInput):
-    row, gradient = SinForward, SinBackward
+    forward_op, backward_op = SinForward, SinBackward
 
 
 class Cos(_OfInput):
-    row, gradient = CosForward, CosBackward
+    forward_op, backward_op = CosForward, CosBackward
 
 
 class Tanh(_OfResult):
-    row, gradient = TanhForward, TanhBackward
+    forward_op, backward_op = TanhForward, TanhBackward
 
 
 class Sigmoid(_OfResult):
-    row, gradient = SigmoidForward, SigmoidBackward
+    forward_op, backward_op = SigmoidForward, SigmoidBackward
 
 
 def neg(x: Any) -> Any:
