@@ -32,7 +32,7 @@ def GeluBackward(x: Tensor, grad: Tensor, approximate: str = "tanh") -> Results:
     return [(x.shape, x.dtype)]
 
 
-class Gelu(Function):
+class Gelu(Function, op=GeluForward):
     @staticmethod
     def forward(ctx: Any, x: Any, approximate: str) -> Any:
         ctx.save(x)

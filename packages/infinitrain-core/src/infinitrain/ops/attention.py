@@ -49,7 +49,7 @@ def AttentionBackward(
     return [(qkv.shape, qkv.dtype)]
 
 
-class Attention(Function):
+class Attention(Function, op=AttentionForward):
     @staticmethod
     def forward(ctx: Any, qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any:
         y, lse = AttentionForward(qkv, n_head, n_kv_head, causal)

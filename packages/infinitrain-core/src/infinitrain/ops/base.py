@@ -64,7 +64,7 @@ def AccumulateGrad(grad: Tensor, rate: Scalar, tensor: Tensor) -> Results:
     return []
 
 
-class CastTo(Function):
+class CastTo(Function, op=Cast):
     @staticmethod
     def forward(ctx: Any, x: Any, dtype: DType) -> Any:
         ctx.dtype = x.dtype
@@ -102,7 +102,7 @@ class Clone(Function):
         return grad
 
 
-class View(Function):
+class View(Function, op=NoOpForward):
     @staticmethod
     def forward(ctx: Any, x: Any, shape: tuple[int, ...]) -> Any:
         ctx.shape = x.shape

@@ -165,7 +165,7 @@ def _one_gradient(grad: Any, spec: Any) -> Any:
     return in_dtype(ExpandBackward(grad, spec.shape) if grad.shape != spec.shape else grad, spec.dtype)
 
 
-class Add(Function):
+class Add(Function, op=AddForward):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
         ctx.specs = a.spec, b.spec
@@ -180,7 +180,7 @@ class Add(Function):
         return in_dtype(da, a.dtype), in_dtype(db, b.dtype)
 
 
-class Sub(Function):
+class Sub(Function, op=SubForward):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
         ctx.specs = a.spec, b.spec
@@ -196,7 +196,7 @@ class Sub(Function):
         return in_dtype(da, a.dtype), in_dtype(db, b.dtype)
 
 
-class Mul(Function):
+class Mul(Function, op=MulForward):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
         ctx.specs = a.spec, b.spec
@@ -213,7 +213,7 @@ class Mul(Function):
         return MulBackward(grad, a, b)
 
 
-class Div(Function):
+class Div(Function, op=DivForward):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
         ctx.specs = a.spec, b.spec
@@ -228,7 +228,7 @@ class Div(Function):
         return DivBackward(grad, a, b)
 
 
-class PowTensor(Function):
+class PowTensor(Function, op=PowTensorForward):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
         ctx.save(a, b)
@@ -239,7 +239,7 @@ class PowTensor(Function):
         return PowTensorBackward(grad, *ctx.saved)
 
 
-class AddScalar(Function):
+class AddScalar(Function, op=AddScalarForward):
     @staticmethod
     def forward(ctx: Any, x: Any, value: Any) -> Any:
         return AddScalarForward(x, value)
@@ -249,7 +249,7 @@ class AddScalar(Function):
         return grad, None
 
 
-class MulScalar(Function):
+class MulScalar(Function, op=MulScalarForward):
     @staticmethod
     def forward(ctx: Any, x: Any, value: Any) -> Any:
         ctx.value = value
@@ -260,7 +260,7 @@ class MulScalar(Function):
         return MulScalarForward(grad, ctx.value), None
 
 
-class DivScalar(Function):
+class DivScalar(Function, op=DivScalarForward):
     @staticmethod
     def forward(ctx: Any, x: Any, scalar: Any, scalar_is_dividend: bool) -> Any:
         ctx.scalar = scalar
@@ -276,7 +276,7 @@ class DivScalar(Function):
         return dx, None, None
 
 
-class Pow(Function):
+class Pow(Function, op=PowForward):
     @staticmethod
     def forward(ctx: Any, x: Any, scalar: Any, scalar_is_base: bool) -> Any:
         ctx.save(x)

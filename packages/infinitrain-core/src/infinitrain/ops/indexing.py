@@ -110,7 +110,7 @@ def WhereBackward(condition: BoolMask, grad: Tensor, a_shape: tuple, b_shape: tu
     return [(a_shape, grad.dtype), (b_shape, grad.dtype)]
 
 
-class Embedding(Function):
+class Embedding(Function, op=EmbeddingForward):
     @staticmethod
     def forward(ctx: Any, index: Any, weight: Any) -> Any:
         ctx.save(index)
@@ -122,7 +122,7 @@ class Embedding(Function):
         return None, ctx.into(1, EmbeddingBackward, *ctx.saved, grad, ctx.rows)
 
 
-class Gather(Function):
+class Gather(Function, op=GatherForward):
     @staticmethod
     def forward(ctx: Any, x: Any, index: Any, axis: int) -> Any:
         ctx.save(index)
@@ -134,7 +134,7 @@ class Gather(Function):
         return GatherBackward(grad, *ctx.saved, *ctx.where), None, None
 
 
-class Mask(Function):
+class Mask(Function, op=MaskForward):
     @staticmethod
     def forward(ctx: Any, x: Any, mask: Any, value: Any) -> Any:
         ctx.save(mask)
@@ -146,7 +146,7 @@ class Mask(Function):
         return MaskBackward(grad, *ctx.saved, ctx.shape), None, None
 
 
-class Where(Function):
+class Where(Function, op=WhereForward):
     @staticmethod
     def forward(ctx: Any, condition: Any, a: Any, b: Any) -> Any:
         ctx.save(condition)

@@ -84,7 +84,7 @@ def _matmul_operand(full: tuple[int, ...], shape: tuple[int, ...]) -> None:
         raise ShapeError(f"an operand of shape {shape} cannot have a gradient of shape {full}")
 
 
-class Linear(Function):
+class Linear(Function, op=LinearForward):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
         ctx.save(x if ctx.needs(1) else None, weight if ctx.needs(0) else None)
@@ -100,7 +100,7 @@ class Linear(Function):
         )
 
 
-class Matmul(Function):
+class Matmul(Function, op=MatmulForward):
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
         ctx.save(a if ctx.needs(1) else None, b if ctx.needs(0) else None)

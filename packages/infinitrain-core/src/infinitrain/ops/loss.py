@@ -40,7 +40,7 @@ def CrossEntropyBackward(
     return [(logits.shape, logits.dtype)]
 
 
-class CrossEntropy(Function):
+class CrossEntropy(Function, op=CrossEntropyForward):
     @staticmethod
     def forward(ctx: Any, logits: Any, target: Any, ignore_index: int) -> Any:
         loss, lse = CrossEntropyForward(logits, target, ignore_index)

@@ -107,7 +107,7 @@ def _extreme_gradient(grad: Any, x: Any, y: Any, axes: tuple[int, ...], keepdims
     return [(x.shape, grad.dtype)]
 
 
-class Sum(Function):
+class Sum(Function, op=SumForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         ctx.how = x.shape, axes, keepdims
@@ -118,7 +118,7 @@ class Sum(Function):
         return SumBackward(grad, *ctx.how), None, None
 
 
-class Mean(Function):
+class Mean(Function, op=MeanForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         ctx.how = x.shape, axes, keepdims
@@ -129,7 +129,7 @@ class Mean(Function):
         return MeanBackward(grad, *ctx.how), None, None
 
 
-class Max(Function):
+class Max(Function, op=MaxForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         y = MaxForward(x, axes, keepdims)
@@ -142,7 +142,7 @@ class Max(Function):
         return MaxBackward(grad, *ctx.saved, *ctx.how), None, None
 
 
-class Min(Function):
+class Min(Function, op=MinForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         y = MinForward(x, axes, keepdims)

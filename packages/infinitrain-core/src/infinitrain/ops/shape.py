@@ -158,7 +158,7 @@ def _matrix(x: Any) -> Results:
     return [(x.shape, x.dtype)]
 
 
-class Transpose(Function):
+class Transpose(Function, op=TransposeForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axis0: int, axis1: int) -> Any:
         ctx.axes = axis0, axis1
@@ -169,7 +169,7 @@ class Transpose(Function):
         return TransposeForward(grad, *ctx.axes), None, None
 
 
-class Permute(Function):
+class Permute(Function, op=PermuteForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axes: Shape) -> Any:
         y = PermuteForward(x, axes)
@@ -181,7 +181,7 @@ class Permute(Function):
         return PermuteForward(grad, ctx.inverse), None
 
 
-class Slice(Function):
+class Slice(Function, op=SliceForward):
     @staticmethod
     def forward(ctx: Any, x: Any, starts: Shape, ends: Shape, steps: Shape) -> Any:
         ctx.where = x.shape, starts, ends, steps
@@ -192,7 +192,7 @@ class Slice(Function):
         return SliceBackward(grad, *ctx.where), None, None, None
 
 
-class Split(Function):
+class Split(Function, op=SplitForward):
     @staticmethod
     def forward(ctx: Any, x: Any, sizes: Shape, axis: int) -> Any:
         pieces = SplitForward(x, sizes, axis)
@@ -206,7 +206,7 @@ class Split(Function):
         return ConcatForward(whole, ctx.axis), None, None
 
 
-class Concat(Function):
+class Concat(Function, op=ConcatForward):
     @staticmethod
     def forward(ctx: Any, axis: int, *tensors: Any) -> Any:
         ctx.sizes, ctx.axis = tuple(t.shape[axis] for t in tensors), axis
@@ -219,7 +219,7 @@ class Concat(Function):
         return (None, *SplitForward(grad, ctx.sizes, ctx.axis))
 
 
-class RepeatInterleave(Function):
+class RepeatInterleave(Function, op=RepeatInterleaveForward):
     @staticmethod
     def forward(ctx: Any, x: Any, repeats: int, axis: int) -> Any:
         ctx.how = repeats, axis
@@ -233,7 +233,7 @@ class RepeatInterleave(Function):
         return RepeatInterleaveBackward(grad, *ctx.how), None, None
 
 
-class Expand(Function):
+class Expand(Function, op=ExpandForward):
     @staticmethod
     def forward(ctx: Any, x: Any, shape: Shape) -> Any:
         ctx.shape = x.shape
@@ -244,7 +244,7 @@ class Expand(Function):
         return ExpandBackward(grad, ctx.shape), None
 
 
-class Tril(Function):
+class Tril(Function, op=TrilForward):
     @staticmethod
     def forward(ctx: Any, x: Any, diagonal: int) -> Any:
         ctx.diagonal = diagonal
@@ -255,7 +255,7 @@ class Tril(Function):
         return TrilForward(grad, ctx.diagonal), None
 
 
-class Triu(Function):
+class Triu(Function, op=TriuForward):
     @staticmethod
     def forward(ctx: Any, x: Any, diagonal: int) -> Any:
         ctx.diagonal = diagonal

@@ -40,7 +40,7 @@ def LogSoftmaxBackward(grad: Tensor, y: Tensor, axis: int) -> Results:
     return _same(grad, axis, y)
 
 
-class Softmax(Function):
+class Softmax(Function, op=SoftmaxForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axis: int) -> Any:
         y = SoftmaxForward(x, axis)
@@ -53,7 +53,7 @@ class Softmax(Function):
         return SoftmaxBackward(grad, *ctx.saved, ctx.axis), None
 
 
-class LogSoftmax(Function):
+class LogSoftmax(Function, op=LogSoftmaxForward):
     @staticmethod
     def forward(ctx: Any, x: Any, axis: int) -> Any:
         y = LogSoftmaxForward(x, axis)

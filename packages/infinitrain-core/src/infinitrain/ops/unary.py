@@ -172,7 +172,7 @@ class _OfResult(_OfInput):
         return y
 
 
-class Neg(Function):
+class Neg(Function, op=NegForward):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
         return NegForward(x)
@@ -182,43 +182,43 @@ class Neg(Function):
         return NegForward(grad)
 
 
-class Abs(_OfInput):
+class Abs(_OfInput, op=AbsForward):
     forward_op, backward_op = AbsForward, AbsBackward
 
 
-class Reciprocal(_OfInput):
+class Reciprocal(_OfInput, op=ReciprocalForward):
     forward_op, backward_op = ReciprocalForward, ReciprocalBackward
 
 
-class Exp(_OfResult):
+class Exp(_OfResult, op=ExpForward):
     forward_op, backward_op = ExpForward, ExpBackward
 
 
-class Log(_OfInput):
+class Log(_OfInput, op=LogForward):
     forward_op, backward_op = LogForward, LogBackward
 
 
-class Sqrt(_OfResult):
+class Sqrt(_OfResult, op=SqrtForward):
     forward_op, backward_op = SqrtForward, SqrtBackward
 
 
-class Rsqrt(_OfInput):
+class Rsqrt(_OfInput, op=RsqrtForward):
     forward_op, backward_op = RsqrtForward, RsqrtBackward
 
 
-class Sin(_OfInput):
+class Sin(_OfInput, op=SinForward):
     forward_op, backward_op = SinForward, SinBackward
 
 
-class Cos(_OfInput):
+class Cos(_OfInput, op=CosForward):
     forward_op, backward_op = CosForward, CosBackward
 
 
-class Tanh(_OfResult):
+class Tanh(_OfResult, op=TanhForward):
     forward_op, backward_op = TanhForward, TanhBackward
 
 
-class Sigmoid(_OfResult):
+class Sigmoid(_OfResult, op=SigmoidForward):
     forward_op, backward_op = SigmoidForward, SigmoidBackward
 
 
