@@ -3,6 +3,7 @@
 from .allocator import CachingAllocator
 from .capabilities import Capabilities, Option
 from .ccl import AVG, MAX, MIN, PROD, SUM, CclImpl
+from .describe import BackendDescription, KernelLayer, OpSupport, describe_backend
 from .discovery import (
     backend_modules,
     failed_backends,
@@ -57,6 +58,7 @@ __all__ = [
     "OPS",
     "PROD",
     "SUM",
+    "BackendDescription",
     "BackendRegistration",
     "Buffer",
     "CachingAllocator",
@@ -65,8 +67,10 @@ __all__ = [
     "DeviceGuard",
     "DeviceGuardImpl",
     "DeviceTensor",
+    "KernelLayer",
     "LaunchInfo",
     "Op",
+    "OpSupport",
     "Option",
     "Param",
     "PrivateUse1BackendRegistration",
@@ -76,6 +80,7 @@ __all__ = [
     "check_kernels",
     "composite",
     "current_device",
+    "describe_backend",
     "empty",
     "failed_backends",
     "from_array",

@@ -67,6 +67,12 @@ def load_backend(name: str, *, quiet: bool = False) -> bool:
     return True
 
 
+def distribution(name: str) -> str | None:
+    """Return name and version of the installed package that offers device ``name``, or None."""
+    entries = installed_backends().get(name, [])
+    return _owner(entries[0]) if entries and entries[0].dist is not None else None
+
+
 def autoload() -> bool:
     """Tell whether entry points are used at all [contract 2.8]."""
     return os.environ.get("INFINITRAIN_BACKEND_AUTOLOAD", "1") != "0"

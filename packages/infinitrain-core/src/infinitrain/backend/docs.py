@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from . import optext
 from .ccl import REQUIRED, CclImpl
 from .guard_impl import GROUPS, WHOLE_GROUPS, DeviceGuardImpl
 from .optable import OPS, PROFILES, Op
@@ -86,33 +87,8 @@ def ops_page() -> str:
 
 
 def _op_lines(row: Op) -> list[str]:
-    shown = []
-    for p in row.params:
-        mark = "!" if p.name in row.writes else ""
-        default = "" if p.required else f" = {p.default!r}"
-        since = "" if p.since == (1, 0) else f" since {p.since[0]}.{p.since[1]}"
-        shown.append(f"{p.name}{mark}: {p.annotation}{default}{since}")
-    results = ", ".join(f"{name} +=" if name in row.accumulates else name for name in row.results)
-    facts = [f"dtypes {row.dtypes}", *_index_facts(row), f"autocast {row.autocast}"]
-    if row.gradient:
-        facts.append(f"gradient {', '.join(row.gradient)}")
-    if row.view:
-        facts.append("a view")
-    if row.host_sync:
-        facts.append("waits for the device")
-    if row.since != (1, 0):
-        facts.append(f"since {row.since[0]}.{row.since[1]}")
-    signature = f"{row.name}({', '.join(shown)})" + (f" -> {results}" if results else "")
-    return [f"### {row.name}", "", f"`{signature}`  ", f"{_text(row)}  ", f"*{'; '.join(facts)}*"]
-
-
-def _index_facts(row: Op) -> list[str]:
-    dtype = {"Index": "int64", "BoolMask": "bool"}
-    return [f"{p.name} {dtype[p.annotation]}" for p in row.params if p.is_index]
-
-
-def _text(row: Op) -> str:
-    return " ".join(inspect.cleandoc(row.infer.__doc__ or "").split()).replace("``", "`")
+    facts = "; ".join(optext.facts(row))
+    return [f"### {row.name}", "", f"`{optext.signature(row)}`  ", f"{optext.doc(row)}  ", f"*{facts}*"]
 
 
 def with_tables(text: str) -> str:

@@ -121,6 +121,11 @@ def has_device_guard_impl(type: DeviceType) -> bool:
     return find_record(type) is not None
 
 
+def is_initialized(type: DeviceType) -> bool:
+    """Tell whether a device type's runtime was started, without starting it."""
+    return type in _ready
+
+
 def _initialize(type: DeviceType) -> DeviceGuardImpl:
     from .registration import require_record
 
