@@ -26,12 +26,13 @@ class Call:
         self.row, self.data, self.device = OPS[op], data, device
         self.op: Callable[..., Any] = self.row.call
         self._offset = offset
+        self._bases: list[tuple[str, Any, np.ndarray]] = []
         self.args: list[Any] = []
         self.host: list[Any] = []
         oracle_args: list[Any] = []
-        for value in built.args:
+        for p, value in zip(self.row.params, built.args, strict=True):
             parts = value if isinstance(value, tuple) and any(map(_is_array, value)) else (value,)
-            made = [self._place(part) for part in parts]
+            made = [self._place(p.name, part) for part in parts]
             device_side, host_side, oracle_side = ([m[i] for m in made] for i in range(3))
             is_list = parts is value
             self.args.append(tuple(device_side) if is_list else device_side[0])
@@ -39,7 +40,7 @@ class Call:
             oracle_args.append(tuple(oracle_side) if is_list else oracle_side[0])
         self.want = partial(built.oracle, *oracle_args)
 
-    def _place(self, value: Any) -> tuple[Any, Any, Any]:
+    def _place(self, name: str, value: Any) -> tuple[Any, Any, Any]:
         """Return an argument for the device, the host's copy of it, and what the oracle gets."""
         import infinitrain as it
         from infinitrain.backend import TensorSpec
@@ -60,6 +61,7 @@ class Call:
         whole = poison(kind, (array.size + 2 * PAD,))
         whole[PAD : PAD + array.size] = array.reshape(-1)
         base = it.from_numpy(whole, self.device)
+        self._bases.append((name, base, whole))
         spec = TensorSpec.of(array.shape, kind, self.device)
         return base.view_as(spec, PAD * kind.itemsize), array, oracle
 
@@ -105,7 +107,9 @@ class Call:
         return targets
 
     def changed_inputs(self) -> list[str]:
-        """Return the names of arguments that the op may not write, and whose bytes differ from what was given."""
+        """Return the names of arguments that the op may not write, and whose bytes differ from what was given; and
+        what was written beside any argument.
+        """
         changed = []
         for index, (p, given, host) in enumerate(zip(self.row.params, self.args, self.host, strict=True)):
             if index in self.row.write_index:
@@ -114,6 +118,10 @@ class Call:
             for tensor, array in pairs:
                 if array is not None and tensor.numpy().tobytes() != np.ascontiguousarray(array).tobytes():
                     changed.append(p.name)
+        for name, base, whole in self._bases:
+            now = base.numpy()
+            if any(now[m].tobytes() != whole[m].tobytes() for m in (slice(PAD), slice(-PAD, None))):
+                changed.append(f"{name} (memory beside it)")
         return changed
 
 

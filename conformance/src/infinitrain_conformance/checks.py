@@ -5,13 +5,15 @@ see a defect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from .call import Call
 from .cases import Data, OpCase
-from .check import close, expect, same_bytes
+from .check import close, expect, fail, same_bytes
 from .oracles import Want
 
 Make = Callable[..., Call]
@@ -109,12 +111,43 @@ def repeats(make: Make, heading: str) -> None:
         same_bytes(heading, f"{name} of two equal calls", second[name].numpy(), tensor.numpy())
 
 
-CHECKS: Final[dict[str, Callable[[Make, str], None]]] = {
-    "values": values,
-    "offset_arguments": offset_arguments,
-    "destination": destination,
-    "accumulates": accumulates,
-    "repeats": repeats,
+def small_into_large(make: Make, heading: str) -> None:
+    """1,000 + 0.01 in a float32 destination for bfloat16 inputs: a sum in bfloat16 would stay 1,000."""
+    __tracebackhide__ = True
+    from infinitrain.dtype import float32
+
+    call = make()
+    want, marked = call.want(), call.row.accumulates
+    name = marked[0]
+    shapes = {n: shape for n, (shape, _) in zip(call.names(), call.specs(), strict=True)}
+    prefill = {n: np.full(shapes[n], 1000.0) for n in marked}
+    targets = call.into(prefill, dict.fromkeys(marked, float32))
+    got = targets.views[name].numpy().astype(np.float64) - 1000.0
+    error = np.abs(got - want[name].value)
+    scale = np.abs(want[name].value) * 2.0**-7 + want[name].magnitude * 2.0**-18 + 1000 * 2.0**-22
+    if not (error <= scale).all():
+        worst = np.unravel_index(int(np.argmax(error - scale)), shapes[name])
+        fail(heading, [f"{name}: grew by {got[worst]:.5g}, float64 oracle {want[name].value[worst]:.5g}"])
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is checked, and on what: the whole matrix, or the first case of each op in these dtypes."""
+
+    run: Callable[[Make, str], None]
+    clause: str | None = None
+    """None: the case's own."""
+    dtypes: tuple[str, ...] | None = None
+
+
+CHECKS: Final[dict[str, Check]] = {
+    "values": Check(values),
+    "offset_arguments": Check(offset_arguments, "4.4", ("float32", "bfloat16")),
+    "destination": Check(destination, "4.4", ("float32", "bfloat16", "int64")),
+    "accumulates": Check(accumulates, "4.4", ("float32", "bfloat16")),
+    "accumulates_into_float32": Check(partial(accumulates, wide=True), "4.4", ("bfloat16",)),
+    "accumulates_small_into_large": Check(small_into_large, "4.4", ("bfloat16",)),
+    "repeats": Check(repeats, "7.7", ("float32",)),
 }
 """By the name of the test that runs them."""
 
@@ -123,4 +156,17 @@ def applies(check: str, row: Any) -> bool:
     """Tell whether a check says something about an op: destinations need results that are no views."""
     if check == "destination":
         return bool(row.results) and not row.view and not row.results[0].startswith("*")
-    return bool(row.accumulates) if check == "accumulates" else True
+    return bool(row.accumulates) if check.startswith("accumulates") else True
+
+
+def planned(check: str) -> list[tuple[OpCase, str]]:
+    """Return each case and dtype that a check is run on, in the suite's order."""
+    from infinitrain.backend import OPS
+
+    from .families import first_cases, matrix
+
+    pairs, dtypes = matrix(), CHECKS[check].dtypes
+    if dtypes is not None:
+        there = set(pairs)
+        pairs = [(case, dtype) for case in first_cases() for dtype in dtypes if (case, dtype) in there]
+    return [(case, dtype) for case, dtype in pairs if applies(check, OPS[case.op])]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 from .report import Case
@@ -10,6 +12,11 @@ from .report import Case
 def test_id(item: pytest.Item) -> str:
     """Return the stable id: file without ``test_`` and suffix, ``::``, name with parameters."""
     return f"{item.path.stem.removeprefix('test_')}::{item.name}"
+
+
+def seed_for(ident: str, seed: int) -> int:
+    """Return the seed of the data of a test."""
+    return (zlib.crc32(ident.encode()) + seed) % 2**32
 
 
 def case_of(item: pytest.Item) -> Case | None:

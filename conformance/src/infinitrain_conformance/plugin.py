@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-import zlib
 from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from .marks import beyond_the_floor, case_of, is_external, test_id
+from .marks import beyond_the_floor, case_of, is_external, seed_for, test_id
 from .report import LEVELS, NO_BACKEND, Case, Report, Result
 from .target import Broken, NoDevice, NotLoadable, Spec, Target
 
@@ -335,7 +334,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
 
 def seed_of(item: pytest.Item) -> int:
     """Return the test's seed: from its id, so that adding a test changes no other's data."""
-    return (zlib.crc32(test_id(item).encode()) + int(item.config.getoption("conformance_seed"))) % 2**32
+    return seed_for(test_id(item), item.config.getoption("conformance_seed"))
 
 
 # Fixtures
