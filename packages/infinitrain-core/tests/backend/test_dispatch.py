@@ -229,7 +229,7 @@ def test_a_kernel_without_a_readable_signature_is_called_in_the_order_of_params(
     memcpy.errcheck = lambda result, function, args: seen.append(len(args))
     record = require_record(DeviceType.CPU)
     kernel = Kernel("GeluForward", "explicit", memcpy, ("x", "approximate", "out"))
-    fn, style, _ = _callable(OPS["GeluForward"], kernel, record, (), record.runtime)
+    fn, style, _ = _callable(OPS["GeluForward"], kernel, record)
     fn(x, "tanh", out=y)
     assert style == "destination"
     assert seen == [3]

@@ -101,7 +101,7 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
     impl = runtime.check_device(device)
     record = registration.require_record(device.type)
     kernel = find_kernel(row, device.type, dtypes)
-    plan = _make(row, results, device, impl, record, kernel)
+    plan = _make(row, results, device, impl, record, kernel, args)
     if len(plans) >= MAX_PLANS:
         plans.clear()
     if registration.version == version:  # else a backend came or went meanwhile: this plan is of the past
@@ -217,9 +217,19 @@ def composite(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _make(
-    row: Op, results: tuple[TensorSpec, ...], device: Device, impl: Any, record: Any, kernel: Kernel
+    row: Op,
+    results: tuple[TensorSpec, ...],
+    device: Device,
+    impl: Any,
+    record: Any,
+    kernel: Kernel,
+    args: tuple[Any, ...],
 ) -> Plan:
-    fn, style, can_accumulate = _callable(row, kernel, record, results, impl)
+    array_layer = kernel.layer == "array"
+    if array_layer:
+        fn, style, can_accumulate = kernel.adapt(row, results, impl, args), "value", False
+    else:
+        fn, style, can_accumulate = _callable(row, kernel, record)
     blocking = os.environ.get("INFINITRAIN_LAUNCH_BLOCKING") == "1"
     bare = (
         impl.host_visible and not impl.has_streams and impl.kernel_window is None and impl.device_count() == 1
@@ -232,8 +242,11 @@ def _make(
         return None, None, _no_array, styles.empties(results), styles.into_empty(row, results)
     bare = bare and not blocking
     make = styles.makers(results, impl, bare)
-    run = styles.destination(fn, make) if style == "destination" else styles.value(row, fn, results)
-    widen = partial(_widened, row, device, impl, kernel, blocking) if kernel.layer == "array" else None
+    if style == "destination":
+        run = styles.destination(fn, make)
+    else:
+        run = fn if kernel.as_inferred else styles.value(row, fn, results)
+    widen = partial(_widened, row, device, impl, kernel, blocking) if array_layer else None
     into = styles.into(row, fn, style, can_accumulate, results, make, run, widen)
     if bare and style == "destination" and len(results) == 1 and impl.has_arrays:
         return fn, results[0], impl.array_maker(results[0].shape, results[0].dtype), run, into
@@ -241,22 +254,24 @@ def _make(
 
 
 def _widened(
-    row: Op, device: Device, impl: Any, kernel: Kernel, blocking: bool, results: tuple[TensorSpec, ...]
+    row: Op,
+    device: Device,
+    impl: Any,
+    kernel: Kernel,
+    blocking: bool,
+    results: tuple[TensorSpec, ...],
+    *args: Any,
 ) -> Callable[..., Any]:
     """Return an array kernel whose results have the dtypes of ``results`` instead of the inferred ones."""
-    return styles.guard(row, kernel.adapt(row, results, impl), kernel, device, impl, blocking)
+    return styles.guard(row, kernel.adapt(row, results, impl, args), kernel, device, impl, blocking)
 
 
 def _no_array() -> Any:
     raise AssertionError("this plan makes no array")
 
 
-def _callable(
-    row: Op, kernel: Kernel, record: Any, results: tuple[TensorSpec, ...], impl: Any
-) -> tuple[Callable[..., Any], str, bool]:
+def _callable(row: Op, kernel: Kernel, record: Any) -> tuple[Callable[..., Any], str, bool]:
     """Return (function, style, can accumulate), adapted to the provider's contract version [contract 9.2]."""
-    if kernel.layer == "array":
-        return kernel.adapt(row, results, impl), "value", False
     fn = kernel.resolve()
     names = kernel.params if kernel.params is not None else read_parameters(fn)
     if names is None:

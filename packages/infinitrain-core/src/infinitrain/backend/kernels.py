@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..device import DeviceType
 from ..dtype import ALL
@@ -26,14 +26,15 @@ class Kernel:
     fn: Callable[..., Any] | str
     params: tuple[str, ...] | None = None
     dtypes: tuple[str, ...] | None = None
+    as_inferred: ClassVar[bool] = False  # results are made from the inferred specs: nothing is left to check
 
     def resolve(self) -> Callable[..., Any]:
         """Return the callable, importing it when it was given as a path."""
         fn: Callable[..., Any] = import_path(self.fn) if isinstance(self.fn, str) else self.fn
         return fn
 
-    def adapt(self, row: Op, results: Any, impl: Any) -> Callable[..., Any]:
-        """Return the kernel for one plan; kernels of the array layer override this."""
+    def adapt(self, row: Op, results: Any, impl: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
+        """Return the kernel for one plan, made for arguments like ``args``; the array layer overrides this."""
         return self.resolve()
 
 

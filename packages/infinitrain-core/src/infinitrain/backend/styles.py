@@ -199,7 +199,7 @@ def into(
     results: tuple[TensorSpec, ...],
     make: Makers,
     run: Callable[..., Any],
-    widen: Callable[[tuple[TensorSpec, ...]], Callable[..., Any]] | None,
+    widen: Callable[..., Callable[..., Any]] | None,
 ) -> Callable[..., Any]:
     """Return the function that fills given destinations.
 
@@ -246,7 +246,7 @@ def into(
             if widen is not None:
                 wide = tuple([s if o is None else o.spec for o, s in zip(outs, results, strict=True)])
                 if any(w.dtype is not s.dtype for w, s in zip(wide, results, strict=True)):
-                    produce = widen(wide)
+                    produce = widen(wide, *args)
             target = pack(_fill_from_values(produce(*args), outs, flags))
         for o in outs:
             if o is not None:

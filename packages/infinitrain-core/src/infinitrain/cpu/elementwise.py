@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 
 
-def AddForward(a: Any, b: Any, *, out: Any) -> None:
-    np.add(a.array, b.array, out=out.array)
-
-
 def AccumulateGrad(grad: Any, rate: float, tensor: Any) -> None:
     target = tensor.array
     if rate == 1.0:

@@ -21,6 +21,7 @@ class Namespace:
     def __init__(self, library: Any, extras: dict[str, Callable[..., Any]] | None = None) -> None:
         self.library = library
         self._dtypes: dict[DType, Any] = {}
+        self._kinds: dict[tuple[Any, Any], bool] = {}
         self._places: bool | None = None
         for name, default in EXTRAS.items():
             found = (extras or {}).get(name) or getattr(library, name, None)
@@ -43,6 +44,13 @@ class Namespace:
                     f"array library {self.library.__name__} has no dtype {dtype} [contract 4.7]", dtype=dtype
                 )
             self._dtypes[dtype] = found
+        return found
+
+    def isdtype(self, dtype: Any, kind: Any) -> bool:
+        """Return the library's answer, remembered: every kernel asks, and some libraries take a microsecond."""
+        found = self._kinds.get((dtype, kind))
+        if found is None:
+            found = self._kinds[dtype, kind] = bool(self.library.isdtype(dtype, kind))
         return found
 
     def on(self, array: Any) -> dict[str, Any]:

@@ -17,16 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..backend import storage
 from ..backend.kernels import Kernel, import_path
 from ..backend.noop import NO_OP_KERNELS
 from ..backend.optable import OPS, Op
 from ..backend.registration import building
 from ..backend.spec import TensorSpec
-from ..backend.storage import DeviceTensor, from_buffer, require_arrays
+from ..backend.storage import require_arrays
 from ..device import DeviceType
-from ..dtype import HALF, float32
-from ..errors import KernelError, UnsupportedDtypeError
+from .adapter import maker, writer
 from .namespace import Namespace
 
 
@@ -74,13 +72,17 @@ class ArrayKernel(Kernel):
     """A kernel of the array layer: resolved together with its library, adapted to each plan."""
 
     library: _Library
+    as_inferred = True
 
-    def adapt(self, row: Op, results: tuple[TensorSpec, ...], impl: Any) -> Callable[..., Any]:
+    def adapt(
+        self, row: Op, results: tuple[TensorSpec, ...], impl: Any, args: tuple[Any, ...]
+    ) -> Callable[..., Any]:
         """Return the value-style kernel for a plan: arrays in, results rounded to the inferred dtype and wrapped."""
         require_arrays(impl, f"array kernel {row.name}")
-        xp = self.library.namespace()
-        function = ARRAY_KERNELS[row.name]
-        return _writer(xp, function) if not row.results else _maker(xp, function, row, results, impl)
+        xp, function = self.library.namespace(), ARRAY_KERNELS[row.name]
+        if not row.results:
+            return writer(xp, function.fn, args)
+        return maker(xp, function.fn, function.exact, row, results, impl, args)
 
 
 class _Library:
@@ -126,82 +128,3 @@ def register_array_kernels(
         record.kernels.setdefault(name, {})["array"] = Kernel(name, "array", view)
     record.missing_array_kernels = tuple(missing)
     return record.missing_array_kernels
-
-
-def _unwrap(value: Any) -> Any:
-    if isinstance(value, DeviceTensor):
-        return value.array
-    if isinstance(value, tuple) and value and isinstance(value[0], DeviceTensor):
-        return tuple([t.array for t in value])
-    return value
-
-
-def _writer(xp: Namespace, function: ArrayFunction) -> Callable[..., Any]:
-    fn = function.fn
-
-    def write(*args: Any) -> None:
-        with xp.quiet():
-            fn(xp, *[_unwrap(a) for a in args])
-
-    return write
-
-
-def _maker(
-    xp: Namespace, function: ArrayFunction, row: Op, results: tuple[TensorSpec, ...], impl: Any
-) -> Callable[..., Any]:
-    fn, natives, count = function.fn, [xp.native(s.dtype) for s in results], len(results)
-    halves = () if function.exact else tuple(xp.native(d) for d in HALF if _has(xp, d))
-    wide = xp.native(float32)
-    visible = impl.host_visible
-
-    def upcast(array: Any) -> Any:
-        return xp.astype(array, wide) if any(array.dtype == half for half in halves) else array
-
-    def unwrap(value: Any) -> Any:
-        if isinstance(value, DeviceTensor):
-            array = value.array
-            return upcast(array) if halves else array
-        if isinstance(value, tuple) and value and isinstance(value[0], DeviceTensor):
-            return tuple([upcast(t.array) if halves else t.array for t in value])
-        return value
-
-    def finish(array: Any, spec: TensorSpec, native: Any) -> Any:
-        if array.dtype != native:
-            array = xp.astype(array, native)
-        if tuple(array.shape) != spec.shape:
-            raise KernelError(
-                f"array kernel {row.name}: result {tuple(array.shape)}, inferred {spec} [contract 4.4]"
-            )
-        if visible:
-            return storage.wrap(spec, dense(xp, array), impl)
-        buffer, offset = impl.adopt(dense(xp, array))
-        return from_buffer(spec, buffer, offset)
-
-    def make(*args: Any) -> Any:
-        with xp.quiet():
-            got = fn(xp, *[unwrap(a) for a in args])
-            if count == 1:
-                return finish(got, results[0], natives[0])
-            return tuple([finish(a, s, n) for a, s, n in zip(got, results, natives, strict=True)])
-
-    return make
-
-
-def _has(xp: Namespace, dtype: Any) -> bool:
-    try:
-        xp.native(dtype)
-    except UnsupportedDtypeError:
-        return False
-    return True
-
-
-def dense(xp: Namespace, array: Any) -> Any:
-    """Return ``array`` as a dense row-major array of its own: views and scalars of the library are copied."""
-    flags = getattr(array, "flags", None)
-    if (
-        flags is None
-    ):  # a library that does not tell its strides: copy, and let reshape put the elements in order
-        return xp.reshape(xp.reshape(xp.asarray(array, copy=True), (-1,)), array.shape)
-    if not hasattr(array, "__setitem__"):
-        return xp.asarray(array)
-    return array if flags["C_CONTIGUOUS"] and array.base is None else array.copy()

@@ -102,9 +102,12 @@ class _Spoilt(Kernel):
     original: Kernel
     spoil: Callable[[Call], Any]
 
-    def adapt(self, row: Op, results: Any, impl: Any) -> Callable[..., Any]:
-        kernel = self.original.adapt(row, results, impl)
-        spoil = self.spoil
+    def adapt(self, row: Op, results: Any, impl: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
+        original, spoil = self.original, self.spoil
+
+        def kernel(*args: Any) -> Any:
+            return original.adapt(row, results, impl, args)(*args)  # a fault may change what arguments are
+
         return lambda *args: spoil(Call(row, kernel, args))
 
 

@@ -1,0 +1,91 @@
+"""CPU kernels that are one or two NumPy ufuncs, into the destination, without a temporary where there is a way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _unary(name: str, fn: Callable[..., Any]) -> None:
+    """Declare the kernel of a function of one tensor."""
+
+    def kernel(x: Any, *, out: Any) -> None:
+        fn(x.array, out=out.array)
+
+    kernel.__name__ = name
+    globals()[name] = kernel
+
+
+def _binary(name: str, fn: Callable[..., Any]) -> None:
+    """Declare the kernel of a function of two tensors, broadcast."""
+
+    def kernel(a: Any, b: Any, *, out: Any) -> None:
+        fn(a.array, b.array, out=out.array)
+
+    kernel.__name__ = name
+    globals()[name] = kernel
+
+
+for _name, _fn in {
+    "NegForward": np.negative,
+    "AbsForward": np.abs,
+    "ExpForward": np.exp,
+    "LogForward": np.log,
+    "SqrtForward": np.sqrt,
+    "SinForward": np.sin,
+    "CosForward": np.cos,
+    "TanhForward": np.tanh,
+}.items():
+    _unary(_name, _fn)
+
+for _name, _fn in {
+    "AddForward": np.add,
+    "SubForward": np.subtract,
+    "MulForward": np.multiply,
+    "DivForward": np.divide,
+    "EqualsForward": np.equal,
+    "NotEqualsForward": np.not_equal,
+    "LtForward": np.less,
+    "LeForward": np.less_equal,
+    "GtForward": np.greater,
+    "GeForward": np.greater_equal,
+}.items():
+    _binary(_name, _fn)
+
+
+def ReciprocalForward(x: Any, *, out: Any) -> None:
+    np.divide(1.0, x.array, out=out.array)
+
+
+def RsqrtForward(x: Any, *, out: Any) -> None:
+    y = out.array
+    np.sqrt(x.array, out=y)
+    np.divide(1.0, y, out=y)
+
+
+def AddScalarForward(x: Any, value: float, *, out: Any) -> None:
+    np.add(x.array, float(value), out=out.array)
+
+
+def MulScalarForward(x: Any, value: float, *, out: Any) -> None:
+    np.multiply(x.array, float(value), out=out.array)
+
+
+def ExpBackward(grad: Any, y: Any, *, out: Any) -> None:
+    np.multiply(grad.array, y.array, out=out.array)
+
+
+def TanhBackward(grad: Any, y: Any, *, out: Any) -> None:
+    d = out.array
+    np.multiply(y.array, y.array, out=d)
+    np.subtract(1.0, d, out=d)
+    np.multiply(d, grad.array, out=d)
+
+
+def SigmoidBackward(grad: Any, y: Any, *, out: Any) -> None:
+    d = out.array
+    np.subtract(1.0, y.array, out=d)
+    np.multiply(d, y.array, out=d)
+    np.multiply(d, grad.array, out=d)
