@@ -21,6 +21,7 @@ LAYERS = (
     ("random", "gradcheck", "testing"),
     ("nn",),
     ("optim",),
+    ("cli", "__main__"),
 )
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 

@@ -1,0 +1,199 @@
+"""``infinitrain ops``: the op table, one op, or what a provider lacks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import textwrap
+from typing import Any, Final
+
+from ..backend import OPS, BackendDescription, Op, OpSupport, describe_backend, load_backend_module, optext
+from ..backend.describe import BLOCKS
+from ..backend.optable import DTYPES, PROFILES
+from .usage import UsageError, did_you_mean
+
+HELP: Final = "the op table, one op, or what a provider lacks"
+DESCRIPTION: Final = """\
+The op table of contract 4.1: what each op is called with, takes and gives. `!` marks a parameter that is changed
+in place, `+=` a result that may be added to its destination."""
+EPILOG: Final = """\
+examples:
+  infinitrain ops --profile training --backend cpu --backend fake
+  infinitrain ops --op LinearBackwardWeight
+  infinitrain ops --json > ops.json
+  infinitrain ops --missing mychip --backend_module mychip.backend:register_backend
+
+exit status: 0 done; with --missing, 1 when an op of the profiles base or training is missing; 2 usage, or a name
+that is no device; 3 the backend is there but does not load
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the subcommand takes."""
+    parser.add_argument("--profile", metavar="P", help=f"only this profile: {', '.join(PROFILES)}")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--op", metavar="NAME", help="one op in full, with the signature of its kernel")
+    what.add_argument(
+        "--missing", metavar="NAME", help="what backend NAME lacks, by profile, and what that blocks"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="for machines")
+    form.add_argument("--markdown", action="store_true", help="the table in Markdown")
+    parser.add_argument(
+        "--backend",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="also show the layers that backend NAME has; repeatable",
+    )
+    parser.add_argument(
+        "--backend_module",
+        metavar="PKG.MOD[:FN]",
+        help="registrar to call first, for a provider that is not installed",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was asked for; return the exit status."""
+    if args.profile is not None and args.profile not in PROFILES:
+        raise UsageError(
+            f"infinitrain ops: --profile {args.profile!r} is none of {', '.join(PROFILES)}"
+            f"{did_you_mean(args.profile, PROFILES)}"
+        )
+    if args.op is not None and args.op not in OPS:
+        raise UsageError(
+            f"infinitrain ops: no op {args.op!r}; `infinitrain ops` lists all{did_you_mean(args.op, OPS)}"
+        )
+    if args.op is not None and (args.profile or args.markdown):
+        raise UsageError("infinitrain ops: --op shows one op: drop --profile and --markdown")
+    if args.missing is not None and (args.backend or args.markdown):
+        raise UsageError("infinitrain ops: --missing is about one backend: drop --backend and --markdown")
+    if args.backend_module is not None:
+        load_backend_module(args.backend_module)
+    if args.missing is not None:
+        return _missing(describe_backend(args.missing), args.profile, args.json)
+    backends = [describe_backend(name) for name in dict.fromkeys(args.backend)]
+    rows = [OPS[args.op]] if args.op else [r for r in OPS.values() if args.profile in (None, r.profile)]
+    if args.json:
+        objects = [_object(row, backends) for row in rows]
+        print(json.dumps(objects[0] if args.op else objects, indent=2, ensure_ascii=False, default=str))
+    elif args.op:
+        print(_whole(rows[0], backends))
+    elif not rows:
+        print(f"no op has the profile {args.profile} yet")
+    elif args.markdown:
+        print(optext.markdown_table(*_cells(rows, backends)))
+    else:
+        print(_table(*_cells(rows, backends)))
+    return 0
+
+
+# The table -------------------------------------------------------------------------------------------------------
+
+
+def _cells(rows: list[Op], backends: list[BackendDescription]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the lines of the table; what may be long stands at the end."""
+    header = ["op", "profile", "since", "dtypes", "autocast", *(b.name for b in backends)]
+    header += ["parameters", "results", "gradient", "doc"]
+    lines = []
+    for row in rows:
+        layers = [layers_text(b.op(row.name)) for b in backends]
+        line = [row.name, row.profile, optext.dotted(row.since), row.dtypes, row.autocast, *layers]
+        line += [optext.parameters(row), optext.results(row) or "-", ", ".join(row.gradient) or "-", row.doc]
+        lines.append(line)
+    return header, lines
+
+
+def layers_text(support: OpSupport) -> str:
+    """Return the layers that there are, each with the dtypes it is limited to; "-" when there is none."""
+    shown = [k.name + (f"({','.join(k.dtypes)})" if k.dtypes is not None else "") for k in support.layers]
+    return "+".join(shown) or "-"
+
+
+def _table(header: list[str], lines: list[list[str]]) -> str:
+    """Return the table with one line for each op, cut at the terminal's width where there is one."""
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    shown = []
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in (header, *lines):
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        shown.append(text if columns is None or len(text) <= columns else text[: columns - 1] + "…")
+    return "\n".join(shown)
+
+
+def _object(row: Op, backends: list[BackendDescription]) -> dict[str, Any]:
+    layers = {b.name: b.as_dict()["ops"][row.name] for b in backends}
+    return optext.as_dict(row) | ({"backends": layers} if backends else {})
+
+
+# One op ----------------------------------------------------------------------------------------------------------
+
+
+def _whole(row: Op, backends: list[BackendDescription]) -> str:
+    facts = {
+        "profile": f"{row.profile}; ops missing from it block {BLOCKS[row.profile]}",
+        "dtypes": f"{row.dtypes}: {', '.join(d.name for d in DTYPES[row.dtypes])}",
+        "autocast": row.autocast,
+        "gradient": ", ".join(row.gradient) or "none",
+        "since": f"contract {optext.dotted(row.since)}",
+    }
+    if row.writes:
+        facts["writes"] = ", ".join(row.writes)
+    if row.accumulates:
+        facts["adds to"] = f"destinations of {', '.join(row.accumulates)}, when asked to"
+    if row.view:
+        facts["view"] = "the result shares the argument's memory"
+    if row.host_sync:
+        facts["waits"] = "for the device, to answer on the host"
+    facts |= {b.name: layers_text(b.op(row.name)) for b in backends}
+    width = max(map(len, facts))
+    lines = [optext.signature(row), "", *textwrap.wrap(optext.doc(row), 100), ""]
+    for name, text in facts.items():
+        lines += textwrap.wrap(
+            text, 100, initial_indent=f"  {name:{width}}  ", subsequent_indent=" " * (width + 4)
+        )
+    lines += ["", "A kernel, called with tensors and numbers in this order [contract 4.4]:"]
+    for style, text in optext.kernel_styles(row).items():
+        lines += [f"  {style} style" if style != "in place" else "  in place", f"    {text}"]
+    lines += [f'  register_kernel(DeviceType.PRIVATEUSE1, "{row.name}", {row.name})']
+    return "\n".join(lines)
+
+
+# What a backend lacks --------------------------------------------------------------------------------------------
+
+
+def _missing(backend: BackendDescription, profile: str | None, as_json: bool) -> int:
+    profiles = [profile] if profile else list(PROFILES)
+    total = {p: sum(o.profile == p for o in backend.ops) for p in profiles}
+    missing = {p: backend.missing[p] for p in profiles if p in backend.missing}
+    lacking = bool({"base", "training"} & missing.keys())
+    if as_json:
+        told = {
+            "backend": backend.name,
+            "contract": optext.dotted(backend.contract),
+            "distribution": backend.distribution,
+            "ops": total,
+            "missing": {p: list(names) for p, names in missing.items()},
+            "blocks": {p: BLOCKS[p] for p in missing},
+            "composed": [o.name for o in backend.ops if o.composed and o.profile in profiles],
+        }
+        print(json.dumps(told, indent=2))
+        return int(lacking)
+    source = f" ({backend.distribution})" if backend.distribution else ""
+    print(f"backend {backend.name}{source}, contract {optext.dotted(backend.contract)}")
+    for p in profiles:
+        if total[p]:
+            print(f"  {p:9} {total[p] - len(missing.get(p, ())):3} of {total[p]} ops")
+            if p in missing:
+                print(_wrap(f"missing: {', '.join(missing[p])}"))
+                print(_wrap(f"blocks: {BLOCKS[p]}"))
+    composed = [o.name for o in backend.ops if o.composed and o.profile in profiles]
+    if composed:
+        print(f"  without a kernel of their own, composed by core from other ops: {', '.join(composed)}")
+    return int(lacking)
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 110, initial_indent=" " * 12, subsequent_indent=" " * 14)
