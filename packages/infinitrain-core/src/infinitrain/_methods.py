@@ -89,6 +89,9 @@ class TensorMethods:
     def __getitem__(self, index: Any) -> Tensor:
         return ops.getitem(self, index)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        ops.setitem(self, index, value)
+
     # Named forms --------------------------------------------------------------------------------------------
     def exp(self) -> Tensor:
         return ops.exp(self)
@@ -147,11 +150,29 @@ class TensorMethods:
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         return ops.min(self, axis, keepdims)
 
-    def argmax(self, axis: int = -1) -> Tensor:
-        return ops.argmax(self, axis)
+    def norm(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        return ops.norm(self, axis, keepdims)
+
+    def argmax(self, axis: int | None = -1, keepdims: bool = False) -> Tensor:
+        return ops.argmax(self, axis, keepdims)
+
+    def argmin(self, axis: int | None = -1, keepdims: bool = False) -> Tensor:
+        return ops.argmin(self, axis, keepdims)
+
+    def cumsum(self, axis: int = -1) -> Tensor:
+        return ops.cumsum(self, axis)
+
+    def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+        return ops.topk(self, k, axis, largest)
 
     def gather(self, axis: int, index: Tensor) -> Tensor:
         return ops.gather(self, axis, index)
+
+    def index_select(self, axis: int, index: Tensor) -> Tensor:
+        return ops.index_select(self, axis, index)
+
+    def scatter_add(self, axis: int, index: Tensor, values: Tensor) -> Tensor:
+        return ops.scatter_add(self, axis, index, values)
 
     def view(self, *shape: SupportsIndex | Sequence[int]) -> Tensor:
         """Return the same memory in another shape; one size may be -1."""

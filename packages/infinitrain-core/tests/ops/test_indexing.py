@@ -10,64 +10,6 @@ from infinitrain import ops
 from infinitrain.errors import DtypeError, ShapeError
 from infinitrain.gradcheck import gradcheck
 
-INDICES = [
-    0,
-    -1,
-    np.int64(1),
-    slice(None),
-    slice(1, None),
-    slice(None, None, -1),
-    slice(5, 0, -2),
-    slice(-2, 100),
-    slice(2, 1),
-    ...,
-    None,
-    (0, 1, 2),
-    (slice(None), 1),
-    (..., 1),
-    (1, ..., slice(None, None, 3)),
-    (None, 0, None, ..., None),
-    (slice(0, 1), slice(None, None, -1), slice(3, None, -1)),
-    (slice(0, 0), 1),
-]
-
-
-@pytest.mark.parametrize("index", INDICES, ids=repr)
-def test_getitem(index, rng):
-    x = rng.normal(size=(3, 4, 5))
-    t = it.from_numpy(x, requires_grad=True)
-    y = t[index]
-    assert y.shape == x[index].shape
-    assert y.numpy().tolist() == x[index].tolist()
-    y.detach().fill_(9.0)
-    assert t.numpy().tolist() == x.tolist(), "indexing copies"
-    gradcheck(lambda v: v[index], t)
-
-
-def test_getitem_of_0d_and_by_a_0d_tensor():
-    assert it.tensor(3.0)[...].item() == 3.0
-    assert it.tensor(3.0)[()].shape == ()
-    assert it.tensor(3.0)[None].tolist() == [3.0]
-    assert it.tensor([1.0, 2.0])[it.tensor(1)].item() == 2.0
-    assert [row.tolist() for row in it.tensor([[1, 2], [3, 4]])] == [[1, 2], [3, 4]]
-
-
-def test_getitem_errors():
-    x = it.ones(2, 3)
-    with pytest.raises(IndexError, match=r"index 3 is out of range for axis 1 of size 3 \(shape \[2, 3\]\)"):
-        x[0, 3]
-    with pytest.raises(IndexError, match="index -3 is out of range for axis 0"):
-        x[-3]
-    with pytest.raises(IndexError, match="3 indices for a tensor with 2 dimensions"):
-        x[0, 0, 0]
-    with pytest.raises(IndexError, match="at most one Ellipsis"):
-        x[..., ...]
-    for index in (it.tensor([0, 1]), x > 0, np.array([0]), [0, 1], True, 1.5, "a"):
-        with pytest.raises(TypeError, match="an index is an int, a slice, None or Ellipsis, got"):
-            x[index]
-    with pytest.raises(ValueError, match="step cannot be zero"):
-        x[::0]
-
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "uint64"])
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (), (0,), (2, 0)])
@@ -101,15 +43,28 @@ def test_embedding_gradient_of_half_precision_accumulates_in_float32():
     assert weight.grad.tolist() == [[0.0, 0.0], [1032.0, 1032.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize(("ids", "bad", "at"), [([[0, 1], [5, -7]], 5, 2), ([[0, -1], [9, 1]], -1, 1)])
-def test_embedding_refuses_ids_out_of_range(ids, bad, at, library):
-    place = rf"\[{at // 2}, {at % 2}\]" if library == "array_api_strict" else f"{at}"
-    with pytest.raises(
-        IndexError, match=rf"id {bad} at position {place}.* is not in 0\.\.4 \[contract 4\.7\]"
-    ):
-        ops.embedding(it.tensor(ids), it.ones(5, 2))
-    with pytest.raises(IndexError, match=f"id {bad} at position"):
-        ops.EmbeddingBackward(it.tensor(ids), it.ones(2, 2, 3), 5)
+@pytest.mark.parametrize(
+    ("ids", "bad", "at"), [([[0, 1], [5, -7]], 5, (1, 0)), ([[0, -1], [9, 1]], -1, (0, 1))]
+)
+def test_indices_out_of_range_are_named(ids, bad, at):
+    """Op, value, position and limit, in every op that takes an index [contract 4.7]."""
+    index, place = it.tensor(ids), rf"\[{at[0]}, {at[1]}\]"
+    calls = {
+        "EmbeddingForward": lambda: ops.embedding(index, it.ones(5, 2)),
+        "EmbeddingBackward": lambda: ops.EmbeddingBackward(index, it.ones(2, 2, 3), 5),
+        "GatherForward": lambda: ops.gather(it.ones(2, 5), 1, index),
+        "GatherBackward": lambda: ops.GatherBackward(it.ones(2, 2), index, (2, 5), 1),
+        "IndexSelectForward": lambda: it.ones(3, 5)[:, index],
+        "IndexSelectBackward": lambda: ops.IndexSelectBackward(it.ones(3, 2, 2), index, (3, 5), 1),
+        "ScatterForward": lambda: ops.scatter(it.ones(2, 2), 0, index, (5, 2)),
+        "ScatterBackward": lambda: ops.ScatterBackward(it.ones(5, 2), index, 0),
+        "ScatterAddForward": lambda: ops.scatter_add(it.ones(5, 2), 0, index, it.ones(2, 2)),
+        "OneHot": lambda: ops.one_hot(index, 5),
+    }
+    for name, call in calls.items():
+        message = rf"^{name}: index {bad} at position {place} is not in 0\.\.4 \[contract 4\.7\]"
+        with pytest.raises(IndexError, match=message):
+            call()
 
 
 def test_embedding_errors():
@@ -160,6 +115,55 @@ def test_gather_errors():
         x.gather(1, it.tensor([[0], [0], [0]]))
     with pytest.raises(ShapeError, match=r"index has shape \(1,\)"):
         x.gather(1, it.tensor([0]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "index_shape"),
+    [
+        ((5, 3), 0, (4,)),
+        ((2, 5, 3), 1, (2, 3)),
+        ((2, 5), -1, (1, 2)),
+        ((5,), 0, ()),
+        ((5, 2), 0, (0,)),
+        ((2, 5), 1, (0, 3)),
+    ],
+)
+def test_index_select(shape, axis, index_shape, rng):
+    x, index = rng.normal(size=shape), np.asarray(rng.integers(0, 5, index_shape))
+    want = np.take(x, index, axis)
+    t, i = it.from_numpy(x, requires_grad=True), it.from_numpy(index)
+    y = t.index_select(axis, i)
+    assert y.shape == want.shape
+    assert y.numpy().tolist() == want.tolist()
+    for dtype in ("bool", "uint8", "bfloat16"):
+        assert ops.index_select(t.astype(dtype), axis, i.astype("int32")).dtype.name == dtype
+    gradcheck(lambda v: ops.index_select(v, axis, i), t)
+
+
+def test_index_select_gradient_adds_up_repeated_indices(rng):
+    index, u = rng.integers(0, 7, 500), rng.normal(size=(3, 500, 2))
+    t = it.from_numpy(rng.normal(size=(3, 9, 2)), requires_grad=True)
+    want = np.zeros((3, 9, 2))
+    for i, n in enumerate(index):
+        want[:, n] += u[:, i]
+    t[:, it.from_numpy(index)].backward(it.from_numpy(u))
+    np.testing.assert_allclose(t.grad.numpy(), want, rtol=1e-12, atol=1e-12)
+    half = it.zeros(2, 1, dtype="bfloat16", requires_grad=True)
+    half[it.tensor([1] * 1024)].backward(it.full((1024, 1), 1.0078125, dtype="bfloat16"))
+    assert half.grad.tolist() == [[0.0], [1032.0]], "summed in float32"
+
+
+def test_index_select_errors():
+    with pytest.raises(ShapeError, match="index_select: axis 2 is out of range"):
+        ops.index_select(it.ones(2, 3), 2, it.tensor([0]))
+    with pytest.raises(DtypeError, match="index_select: index has dtype float32, expected integers"):
+        ops.index_select(it.ones(2, 3), 0, it.ones(1))
+    with pytest.raises(TypeError, match="index_select: index is a tensor of integers, got list"):
+        ops.index_select(it.ones(2, 3), 0, [0])
+    with pytest.raises(ShapeError, match=r"IndexSelectBackward.*grad has shape \(3,\), expected \(1, 3\)"):
+        ops.IndexSelectBackward(it.ones(3), it.tensor([0]), (2, 3), 0)
+    with pytest.raises(IndexError, match=r"IndexSelectForward: index 0 at position \[0\] is not in 0..-1"):
+        ops.index_select(it.ones(0, 3), 0, it.tensor([0]))
 
 
 BROADCASTS = [

@@ -9,6 +9,7 @@ import infinitrain as it
 from infinitrain import ops
 from infinitrain.errors import DtypeError, ShapeError
 from infinitrain.gradcheck import gradcheck
+from infinitrain.kernels.namespace import EXTRAS
 
 REDUCTIONS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
 CASES = [
@@ -98,14 +99,86 @@ def test_half_precision_sums_in_float32(half):
 @pytest.mark.parametrize(
     ("shape", "axis"), [((2, 3, 4), 1), ((2, 3, 4), -1), ((5,), 0), ((2, 3), None), ((), None)]
 )
-def test_argmax(shape, axis, keepdims, rng):
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_argmax_and_argmin(name, shape, axis, keepdims, rng):
     x = rng.integers(0, 3, shape)
     for dtype in ("int64", "float32", "bfloat16"):
-        y = ops.argmax(it.from_numpy(np.asarray(x)).astype(dtype), axis, keepdims)
-        want = np.argmax(x, axis=axis, keepdims=keepdims)  # the first of equal ones, as documented
+        y = getattr(it.from_numpy(np.asarray(x)).astype(dtype), name)(axis, keepdims)
+        want = getattr(np, name)(x, axis=axis, keepdims=keepdims)  # the first of equal ones, as documented
         assert y.dtype is it.dtype.int64
         assert y.shape == want.shape
         assert y.numpy().tolist() == want.tolist()
+
+
+def test_nan_is_the_extreme_of_argmax_and_argmin():
+    x = it.tensor([[1.0, float("nan"), 9.0, float("nan")], [3.0, 4.0, -1.0, 4.0]])
+    assert x.argmax().tolist() == [1, 1]
+    assert x.argmin().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), CASES)
+def test_norm(shape, axis, keepdims, rng):
+    x = np.asarray(rng.normal(0.5, 2.0, shape))
+    t = it.from_numpy(x, requires_grad=True)
+    y = t.norm(axis, keepdims)
+    want = np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))
+    assert y.shape == want.shape
+    np.testing.assert_allclose(y.numpy(), want, rtol=1e-14)
+    gradcheck(lambda v: ops.norm(v, axis, keepdims), t)
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [(1e30, "float32"), (1e-30, "float32"), (1e30, "bfloat16"), (6e3, "float16"), (1e300, "float64")],
+)
+def test_norm_where_squares_leave_the_range(scale, dtype):
+    x = it.tensor([3.0 * scale, -4.0 * scale], dtype=dtype, requires_grad=True)
+    y = x.norm()
+    np.testing.assert_allclose(y.numpy().astype(float), 5.0 * scale, rtol=0.01 if "16" in dtype else 1e-6)
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy().astype(float), [0.6, -0.8], rtol=0.01)
+
+
+def test_norm_of_nothing_and_its_gradient():
+    x = it.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    y = x.norm(1)
+    assert y.tolist() == [0.0, 5.0]
+    y.backward(it.tensor([1.0, 10.0]))
+    np.testing.assert_allclose(x.grad.numpy(), [[0.0, 0.0], [6.0, 8.0]], rtol=1e-6)
+    assert it.zeros(0, 3).norm().item() == 0.0
+    assert it.zeros(0, 3).norm(0).tolist() == [0.0] * 3
+    assert it.tensor([1.0, -float("inf")]).norm().item() == float("inf")
+    assert np.isnan(it.tensor([float("nan"), float("inf")]).norm().item())
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5,), 0), ((2, 3, 4), 1), ((2, 7), -1), ((1, 3), 0), ((0, 3), 0), ((2, 0), 0)]
+)
+def test_cumsum(shape, axis, rng):
+    x = rng.normal(0.5, 2.0, shape)
+    t = it.from_numpy(x, requires_grad=True)
+    np.testing.assert_allclose(t.cumsum(axis).numpy(), np.cumsum(x, axis), rtol=1e-12, atol=1e-12)
+    gradcheck(lambda v: ops.cumsum(v, axis), t)
+
+
+def test_cumsum_of_other_dtypes():
+    for dtype in ("bool", "uint8", "int32", "int64"):
+        y = it.tensor([[1, 0, 1], [1, 1, 1]]).astype(dtype).cumsum()
+        assert y.dtype is it.dtype.int64
+        assert y.tolist() == [[1, 1, 2], [1, 2, 3]]
+    assert it.full((3,), 200, dtype="uint8").cumsum().tolist() == [200, 400, 600]
+    half = it.ones(3000, dtype="bfloat16").cumsum()
+    assert half.dtype.name == "bfloat16"
+    assert abs(half[-1].item() - 3000.0) <= 8, "a sum in bfloat16 would stay at 256"
+
+
+def test_cumulative_sum_without_the_library(rng):
+    """The default for libraries older than the function."""
+    for shape, axis in (((1, 4), 0), ((3, 13), 1), ((8, 2, 3), 0), ((2, 0), 1)):
+        x = rng.normal(size=shape)
+        got = EXTRAS["cumulative_sum"](np, x, axis=axis)
+        np.testing.assert_allclose(got, np.cumsum(x, axis), rtol=1e-12, atol=1e-12)
 
 
 def test_errors():
@@ -120,6 +193,14 @@ def test_errors():
         it.zeros(0, 3).max()
     with pytest.raises(ShapeError, match=r"ArgMax.*axis 1 has no elements"):
         it.zeros(2, 0).argmax()
+    with pytest.raises(ShapeError, match=r"ArgMin.*axis 1 has no elements"):
+        it.zeros(2, 0).argmin()
+    with pytest.raises(ShapeError, match="cumsum: axis 2 is out of range"):
+        x.cumsum(2)
+    with pytest.raises(ShapeError, match="norm: axis 2 is out of range"):
+        x.norm((0, 2))
+    with pytest.raises(DtypeError, match="NormForward: x has dtype int64"):
+        it.tensor([1]).norm()
     with pytest.raises(DtypeError, match="MaxForward: x has dtype bool"):
         it.tensor([True]).max()
     with pytest.raises(ShapeError, match=r"SumForward.*axis -1 is not in 0\.\.1"):

@@ -1,4 +1,4 @@
-"""CPU kernels of embedding: rows gathered, and gradients summed per id after a sort (no scattered adds)."""
+"""CPU kernels of selecting rows: gradients are summed per id after a sort (no scattered adds)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,40 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.indexing import checked
 
-def check_ids(ids: np.ndarray, rows: int) -> None:
-    """Raise IndexError naming the first id outside 0..rows-1 [contract 4.7]."""
+
+def _check(op: str, ids: np.ndarray, rows: int) -> None:
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= rows):
-        flat = ids.reshape(-1)
-        at = int(np.flatnonzero((flat < 0) | (flat >= rows))[0])
-        raise IndexError(f"id {int(flat[at])} at position {at} is not in 0..{rows - 1} [contract 4.7]")
+        checked(np, f"{op}: index", ids, rows)  # which finds out where
 
 
 def EmbeddingForward(index: Any, weight: Any, *, out: Any) -> None:
-    check_ids(index.array, weight.shape[0])
+    _check("EmbeddingForward", index.array, weight.shape[0])
     np.take(
         weight.array, index.array, axis=0, out=out.array, mode="clip"
     )  # checked above; clip avoids a buffer
 
 
 def EmbeddingBackward(index: Any, grad: Any, rows: int, *, out: Any, accumulate: bool = False) -> None:
-    ids = index.array.reshape(-1)
-    check_ids(ids, rows)
-    target = out.array
+    _check("EmbeddingBackward", index.array, rows)
     if not accumulate:
-        target.fill(0)
+        out.array.fill(0)
+    _add_rows(out.array, index.array.reshape(-1), grad.array.reshape(-1, grad.shape[-1]))
+
+
+def IndexSelectBackward(grad: Any, index: Any, shape: tuple[int, ...], axis: int, *, out: Any) -> None:
+    _check("IndexSelectBackward", index.array, shape[axis])
+    out.array.fill(0)
+    values = grad.array.reshape(*shape[:axis], index.numel, *shape[axis + 1 :])
+    _add_rows(np.moveaxis(out.array, axis, 0), index.array.reshape(-1), np.moveaxis(values, axis, 0))
+
+
+def _add_rows(target: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
+    """Add values (N, ...) to target (R, ...) at ids (N,)."""
     if not ids.size:
         return
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    values = grad.array.reshape(-1, grad.shape[-1])[order]
-    target[ordered[starts]] += np.add.reduceat(values, starts, axis=0)
+    target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .elementwise import common
+from .linear import rows as rows_of
 from .linear import sum_to
 from .registry import array_kernel
 
@@ -13,45 +15,65 @@ Shape = tuple[int, ...]
 
 @array_kernel(exact=True)
 def EmbeddingForward(xp: Any, index: Any, weight: Any) -> Any:
-    ids = _checked(xp, "EmbeddingForward: id", index, weight.shape[0])
+    ids = checked(xp, "EmbeddingForward: index", index, weight.shape[0])
     rows = xp.take(weight, xp.reshape(ids, (-1,)), axis=0)
     return xp.reshape(rows, (*index.shape, weight.shape[1]))
 
 
 @array_kernel()
 def EmbeddingBackward(xp: Any, index: Any, grad: Any, rows: int) -> Any:
-    ids = _checked(xp, "EmbeddingBackward: id", index, rows)
-    return xp.scatter_add_rows(rows, xp.reshape(ids, (-1,)), xp.reshape(grad, (ids.size, grad.shape[-1])))
+    ids = checked(xp, "EmbeddingBackward: index", index, rows)
+    return xp.scatter_add_rows(rows, xp.reshape(ids, (-1,)), rows_of(xp, grad))
 
 
 @array_kernel(exact=True)
 def GatherForward(xp: Any, x: Any, index: Any, axis: int) -> Any:
-    index = _checked(xp, "GatherForward: index", index, x.shape[axis])
+    index = checked(xp, "GatherForward: index", index, x.shape[axis])
     part = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(index.shape))
     return xp.take_along_axis(x[part], index, axis=axis)
 
 
 @array_kernel()
 def GatherBackward(xp: Any, grad: Any, index: Any, shape: Shape, axis: int) -> Any:
-    index = _checked(xp, "GatherBackward: index", index, shape[axis])
-    places = xp.zeros_like(index)  # the place of each element in dx laid flat
+    places = flat_places(xp, "GatherBackward", index, shape, axis)
+    summed = xp.scatter_add_rows(math.prod(shape), places, xp.reshape(grad, (-1, 1)))
+    return xp.reshape(summed, shape)
+
+
+@array_kernel(exact=True)
+def IndexSelectForward(xp: Any, x: Any, index: Any, axis: int) -> Any:
+    ids = checked(xp, "IndexSelectForward: index", index, x.shape[axis])
+    taken = xp.take(x, xp.reshape(ids, (-1,)), axis=axis)
+    return xp.reshape(taken, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
+
+
+@array_kernel()
+def IndexSelectBackward(xp: Any, grad: Any, index: Any, shape: Shape, axis: int) -> Any:
+    ids = checked(xp, "IndexSelectBackward: index", index, shape[axis])
+    count, others = math.prod(index.shape), (*shape[:axis], *shape[axis + 1 :])
+    grad = xp.moveaxis(xp.reshape(grad, (*shape[:axis], count, *shape[axis + 1 :])), axis, 0)
+    grad = xp.reshape(grad, (count, math.prod(others)))
+    summed = xp.scatter_add_rows(shape[axis], xp.reshape(ids, (-1,)), grad)
+    return xp.moveaxis(xp.reshape(summed, (shape[axis], *others)), 0, axis)
+
+
+def flat_places(xp: Any, op: str, index: Any, shape: Shape, axis: int) -> Any:
+    """Return the places (N,), in an array of ``shape`` laid flat, of the elements that index names along axis."""
+    index = checked(xp, f"{op}: index", index, shape[axis])
+    places = xp.zeros_like(index)
     for i, n in enumerate(index.shape):
         along = xp.reshape(
             xp.arange(n, dtype=xp.int64, **xp.on(index)), tuple(n if i == j else 1 for j in range(len(shape)))
         )
         places = places * shape[i] + (index if i == axis else along)
-    count = 1
-    for n in shape:
-        count *= n
-    summed = xp.scatter_add_rows(count, xp.reshape(places, (-1,)), xp.reshape(grad, (-1, 1)))
-    return xp.reshape(summed, shape)
+    return xp.reshape(places, (-1,))
 
 
-def _checked(xp: Any, what: str, index: Any, size: int) -> Any:
+def checked(xp: Any, what: str, index: Any, size: int) -> Any:
     """Return index as int64. Raises IndexError naming the first value that is out of range [contract 4.7]."""
     ids = xp.astype(index, xp.int64)  # a uint64 beyond int64 becomes negative, and is refused like one
     bad = (ids < 0) | (ids >= size)
-    if ids.size and bool(xp.any(bad)):
+    if bool(xp.any(bad)):
         flat = int(xp.argmax(xp.astype(xp.reshape(bad, (-1,)), xp.uint8)))
         value, place = int(xp.reshape(index, (-1,))[flat]), []
         for n in reversed(index.shape):

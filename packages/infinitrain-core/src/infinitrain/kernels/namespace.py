@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
+from .. import random
 from ..dtype import DType, bfloat16
 from ..errors import UnsupportedDtypeError
 
@@ -129,5 +130,25 @@ def _scatter_add_rows(xp: Any, rows: int, index: Any, values: Any) -> Any:
     return xp.where(found, sums, xp.zeros_like(sums))
 
 
-EXTRAS: Final[dict[str, Callable[..., Any]]] = {"erf": _erf, "scatter_add_rows": _scatter_add_rows}
-"""What kernels use beyond the array API standard 2024.12, each with its slow default."""
+def _cumulative_sum(xp: Any, x: Any, *, axis: int) -> Any:
+    """Return the running sums of x along axis in log n whole-array steps: each adds what came 1, 2, 4, ... before."""
+    n, shift, before = x.shape[axis], 1, (slice(None),) * axis
+    while shift < n:
+        head, tail, body = (x[(*before, s, ...)] for s in (slice(shift), slice(shift, n), slice(n - shift)))
+        x = xp.concat((head, tail + body), axis=axis)
+        shift *= 2
+    return x
+
+
+def _dropout_mask(xp: Any, x: Any, p: float, key: int, step: int, first_sample: int) -> Any:
+    """Return which elements of x dropout keeps (see ``DropoutForward``), bool, made on the host and copied."""
+    kept = random.dropout_mask(tuple(x.shape), p, key, step, first_sample)
+    return xp.asarray(kept, **xp.on(x))
+
+
+EXTRAS: Final[dict[str, Callable[..., Any]]] = {
+    "erf": _erf,
+    "scatter_add_rows": _scatter_add_rows, "dropout_mask": _dropout_mask,
+    "cumulative_sum": _cumulative_sum,  # in the standard since 2023.12, in NumPy since 2.1
+}
+"""What kernels use beyond the array API standard 2024.12 or beyond older libraries, each with its slow default."""

@@ -65,6 +65,43 @@ def ArgMax(xp: Any, x: Any, axis: int, keepdims: bool) -> Any:
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
+@array_kernel()
+def ArgMin(xp: Any, x: Any, axis: int, keepdims: bool) -> Any:
+    return xp.argmin(x, axis=axis, keepdims=keepdims)
+
+
+@array_kernel()
+def NormForward(xp: Any, x: Any, axes: Axes, keepdims: bool) -> Any:
+    if not axes:
+        return xp.abs(x)
+    if 0 in x.shape:  # which has no largest element
+        return xp.sum(x, axis=axes, keepdims=keepdims)
+    peak = xp.max(xp.abs(x), axis=axes, keepdims=True)
+    scale = xp.where(xp.isfinite(peak) & (peak > 0), peak, xp.ones_like(peak))
+    x = x / scale  # so that no square overflows, and the largest is 1
+    total = xp.sqrt(xp.sum(x * x, axis=axes, keepdims=True)) * scale
+    return total if keepdims else xp.squeeze(total, axis=axes)
+
+
+@array_kernel()
+def NormBackward(xp: Any, grad: Any, x: Any, y: Any, axes: Axes, keepdims: bool) -> Any:
+    y = opened(xp, y, axes, keepdims)
+    unit = x / xp.where(y == 0, xp.ones_like(y), y)  # where y is 0 so is x
+    return opened(xp, grad, axes, keepdims) * unit
+
+
+@array_kernel()
+def CumSumForward(xp: Any, x: Any, axis: int) -> Any:
+    if not xp.isdtype(x.dtype, "real floating"):
+        x = xp.astype(x, xp.int64)
+    return xp.cumulative_sum(x, axis=axis)
+
+
+@array_kernel()
+def CumSumBackward(xp: Any, grad: Any, axis: int) -> Any:
+    return xp.flip(xp.cumulative_sum(xp.flip(grad, axis=axis), axis=axis), axis=axis)
+
+
 def opened(xp: Any, y: Any, axes: Axes, keepdims: bool) -> Any:
     """Return a reduced array with its reduced axes back, as size 1."""
     if keepdims:

@@ -24,20 +24,42 @@ def PermuteForward(xp: Any, x: Any, axes: Shape) -> Any:
 
 @array_kernel(exact=True)
 def SliceForward(xp: Any, x: Any, starts: Shape, ends: Shape, steps: Shape) -> Any:
-    return x[_slices(starts, ends, steps)]
+    where, backwards = _slices(starts, ends, steps)
+    return _flipped(xp, x[where], backwards)
 
 
 @array_kernel(exact=True)
 def SliceBackward(xp: Any, grad: Any, shape: Shape, starts: Shape, ends: Shape, steps: Shape) -> Any:
     dx = xp.zeros(shape, dtype=grad.dtype, **xp.on(grad))
     if 0 not in grad.shape:
-        dx[_slices(starts, ends, steps)] = grad
+        where, backwards = _slices(starts, ends, steps)
+        dx[where] = _flipped(xp, grad, backwards)
     return dx
 
 
-def _slices(starts: Shape, ends: Shape, steps: Shape) -> tuple[slice, ...]:
-    # An end of -1 means "before element 0", which Python writes as None.
-    return tuple(slice(s, None if e < 0 else e, step) for s, e, step in zip(starts, ends, steps, strict=True))
+@array_kernel(exact=True)
+def SliceAssign(xp: Any, x: Any, value: Any, starts: Shape, ends: Shape, steps: Shape) -> None:
+    where, backwards = _slices(starts, ends, steps)
+    part = x[where]
+    if 0 not in part.shape:
+        x[where] = _flipped(xp, xp.broadcast_to(value, part.shape), backwards)
+
+
+def _slices(starts: Shape, ends: Shape, steps: Shape) -> tuple[tuple[slice, ...], Shape]:
+    """Return slices with positive steps, and the axes to turn round after: not every library steps back."""
+    slices, backwards = [], []
+    for axis, taken in enumerate(map(range, starts, ends, steps)):
+        if not taken:
+            slices.append(slice(0, 0))
+            continue
+        slices.append(slice(min(taken[0], taken[-1]), max(taken[0], taken[-1]) + 1, abs(taken.step)))
+        if taken.step < 0:
+            backwards.append(axis)
+    return tuple(slices), tuple(backwards)
+
+
+def _flipped(xp: Any, x: Any, axes: Shape) -> Any:
+    return xp.flip(x, axis=axes) if axes else x
 
 
 @array_kernel(exact=True)

@@ -1,8 +1,7 @@
-"""Selecting elements: x[...], embedding, gather, masked_fill, where; bad indices raise IndexError."""
+"""Selecting elements: embedding, gather, index_select, masked_fill, where; bad indices raise IndexError."""
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 from ..autograd.function import Function
@@ -22,10 +21,9 @@ from ..backend.optable import (
 from ..dtype import bool_, float32, int64, promote
 from ..errors import DtypeError, ShapeError
 from ..tensor import Tensor as UserTensor
-from .base import Cast, as_index, cast, view
+from .base import Cast, as_index, cast
 from .compare import NotForward
 from .elementwise import in_dtype, number
-from .shape import Slice
 
 
 @op(profile="training", gradient="EmbeddingBackward")
@@ -46,7 +44,8 @@ def EmbeddingBackward(index: Index, grad: Tensor, rows: int) -> Results:
     return [((rows, grad.shape[-1]), grad.dtype)]
 
 
-def _require_gather(shape: tuple[int, ...], index: Any, axis: int) -> None:
+def require_gather(shape: tuple[int, ...], index: Any, axis: int) -> None:
+    """Raise ShapeError unless index names elements of ``shape`` along axis."""
     require_axis("axis", axis, len(shape))
     require_index("index", index)
     if len(index.shape) != len(shape) or any(
@@ -60,16 +59,35 @@ def _require_gather(shape: tuple[int, ...], index: Any, axis: int) -> None:
 @op(profile="training", dtypes="all", gradient="GatherBackward")
 def GatherForward(x: Tensor, index: Index, axis: int) -> Results:
     """y[i, j, ...] = x there, but for the coordinate along axis, which is index[i, j, ...], in 0..n-1."""
-    _require_gather(x.shape, index, axis)
+    require_gather(x.shape, index, axis)
     return [(index.shape, x.dtype)]
 
 
 @op(profile="training", results="dx")
 def GatherBackward(grad: Tensor, index: Index, shape: tuple, axis: int) -> Results:
     """dx of shape ``shape``: grad added where GatherForward took its elements."""
-    _require_gather(shape, index, axis)
+    require_gather(shape, index, axis)
     require_shape("grad", grad.shape, index.shape)
     return [(shape, grad.dtype)]
+
+
+@op(profile="moe", dtypes="all", gradient="IndexSelectBackward")
+def IndexSelectForward(x: Tensor, index: Index, axis: int) -> Results:
+    """Slices of x along axis by index (any shape), in 0..n-1: y has index's axes in the place of axis."""
+    return [(_selected(x.shape, index, axis), x.dtype)]
+
+
+@op(profile="moe", results="dx")
+def IndexSelectBackward(grad: Tensor, index: Index, shape: tuple, axis: int) -> Results:
+    """dx of shape ``shape``: the slices of grad added where IndexSelectForward took them."""
+    require_shape("grad", grad.shape, _selected(shape, index, axis))
+    return [(shape, grad.dtype)]
+
+
+def _selected(shape: tuple[int, ...], index: Any, axis: int) -> tuple[int, ...]:
+    require_axis("axis", axis, len(shape))
+    require_index("index", index)
+    return (*shape[:axis], *index.shape, *shape[axis + 1 :])
 
 
 def _require_bool(name: str, mask: Any) -> None:
@@ -134,6 +152,18 @@ class Gather(Function, op=GatherForward):
         return GatherBackward(grad, *ctx.saved, *ctx.where), None, None
 
 
+class IndexSelect(Function, op=IndexSelectForward):
+    @staticmethod
+    def forward(ctx: Any, x: Any, index: Any, axis: int) -> Any:
+        ctx.save(index)
+        ctx.where = x.shape, axis
+        return IndexSelectForward(x, index, axis)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return ctx.into(0, IndexSelectBackward, grad, *ctx.saved, *ctx.where), None, None
+
+
 class Mask(Function, op=MaskForward):
     @staticmethod
     def forward(ctx: Any, x: Any, mask: Any, value: Any) -> Any:
@@ -168,9 +198,19 @@ def embedding(index: Any, weight: Any) -> Any:
 def gather(x: Any, axis: int, index: Any) -> Any:
     """Return elements of x by their coordinate along ``axis``: for axis 1 y[i, j] = x[i, index[i, j]].
 
-    index has as many axes as x, none but ``axis`` larger than x's. An index outside 0..n-1 raises IndexError.
+    index has as many axes as x, none but ``axis`` larger than x's. An index outside 0..n-1, negative ones included,
+    raises IndexError.
     """
     return Gather.apply(x, as_index("gather: index", index), axis_of(axis, x.ndim, "gather: axis"))
+
+
+def index_select(x: Any, axis: int, index: Any) -> Any:
+    """Return slices of x along ``axis`` by integer index of any shape, whose axes come in the place of ``axis``.
+
+    ``index_select(x, 0, i)`` is ``x[i]``. An index outside 0..n-1, negative ones included, raises IndexError.
+    """
+    index = as_index("index_select: index", index)
+    return IndexSelect.apply(x, index, axis_of(axis, x.ndim, "index_select: axis"))
 
 
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
@@ -205,61 +245,3 @@ def _as_bool(name: str, mask: Any) -> Any:
     if not isinstance(mask, UserTensor):
         raise TypeError(f"{name} is a Tensor, got {type(mask).__name__}")
     return mask if mask.dtype is bool_ else Cast(mask, bool_)
-
-
-def getitem(x: Any, index: Any) -> Any:
-    """Return x[index] for ints, slices (any step), None and Ellipsis, as NumPy selects, copied.
-
-    Raises IndexError out of range, TypeError for arrays and masks of indices.
-    """
-    items = _without_ellipsis(x, index if isinstance(index, tuple) else (index,))
-    starts: list[int] = []
-    ends: list[int] = []
-    steps: list[int] = []
-    shape: list[int] = []
-    for item in items:
-        if item is None:
-            shape.append(1)
-            continue
-        axis = len(starts)
-        n = x.shape[axis]
-        if isinstance(item, builtins.slice):
-            start, end, step = item.indices(n)
-            size = len(range(start, end, step))
-            shape.append(size)
-            starts.append(start if size else 0)
-            ends.append(end if size else 0)
-            steps.append(step)
-            continue
-        at = _position(item)
-        if not -n <= at < n:
-            raise IndexError(
-                f"index {at} is out of range for axis {axis} of size {n} (shape {list(x.shape)})"
-            )
-        starts.append(at % n)
-        ends.append(at % n + 1)
-        steps.append(1)
-    part = Slice.apply(x, tuple(starts), tuple(ends), tuple(steps))
-    return part if part.shape == tuple(shape) else view(part, tuple(shape))
-
-
-def _without_ellipsis(x: Any, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return index items for every axis of x: Ellipsis, or the end without one, stands for full slices."""
-    used = len([item for item in items if item is not None and item is not ...])
-    if used > x.ndim:
-        raise IndexError(f"{used} indices for a tensor with {x.ndim} dimensions (shape {list(x.shape)})")
-    places = [i for i, item in enumerate(items) if item is ...]
-    if len(places) > 1:
-        raise IndexError("an index has at most one Ellipsis (...)")
-    at = places[0] if places else len(items)
-    return (*items[:at], *[builtins.slice(None)] * (x.ndim - used), *items[at + 1 :])
-
-
-def _position(item: Any) -> int:
-    if not isinstance(item, bool) and getattr(item, "ndim", 0) == 0 and hasattr(item, "__index__"):
-        position: int = item.__index__()
-        return position
-    raise TypeError(
-        f"an index is an int, a slice, None or Ellipsis, got {type(item).__name__} {item!r:.60}; to select "
-        "by a tensor of indices use infinitrain.ops.embedding or gather, with a mask where or masked_fill"
-    )

@@ -1,4 +1,4 @@
-"""Reductions over one, several or all axes: sum, mean, max, min, argmax."""
+"""Reductions over one, several or all axes: sum, mean, max, min, norm, argmax, argmin; and the running sum."""
 
 from __future__ import annotations
 
@@ -81,7 +81,43 @@ def MinBackward(grad: Tensor, x: Tensor, y: Tensor, axes: tuple, keepdims: bool)
 
 @op(profile="training", dtypes="numeric")
 def ArgMax(x: Tensor, axis: int, keepdims: bool) -> Results:
-    """The index (int64) of the largest element along axis, the first of equal ones."""
+    """The index (int64) of the largest element along axis: the first of equal ones, the first NaN if there is one."""
+    return _place(x, axis, keepdims)
+
+
+@op(profile="extra", dtypes="numeric")
+def ArgMin(x: Tensor, axis: int, keepdims: bool) -> Results:
+    """The index (int64) of the smallest element along axis: the first of equal ones, the first NaN if there is one."""
+    return _place(x, axis, keepdims)
+
+
+@op(profile="extra", gradient="NormBackward")
+def NormForward(x: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """The root of the sum of x² over axes, also where x² is out of range."""
+    return [(reduced(x.shape, axes, keepdims), x.dtype)]
+
+
+@op(profile="extra", results="dx")
+def NormBackward(grad: Tensor, x: Tensor, y: Tensor, axes: tuple, keepdims: bool) -> Results:
+    """dx = grad x / y, y being the norm; 0 where y is 0."""
+    return _extreme_gradient(grad, x, y, axes, keepdims)
+
+
+@op(profile="extra", dtypes="all", gradient="CumSumBackward")
+def CumSumForward(x: Tensor, axis: int) -> Results:
+    """y[i] = x[0] + ... + x[i] along axis; integers and bools give int64."""
+    require_axis("axis", axis, len(x.shape))
+    return [(x.shape, x.dtype if x.dtype.is_floating else int64)]
+
+
+@op(profile="extra", results="dx")
+def CumSumBackward(grad: Tensor, axis: int) -> Results:
+    """dx[i] = grad[i] + grad[i + 1] + ... along axis."""
+    require_axis("axis", axis, len(grad.shape))
+    return [(grad.shape, grad.dtype)]
+
+
+def _place(x: Any, axis: int, keepdims: bool) -> Results:
     shape = reduced(x.shape, (axis,), keepdims)
     _require_elements(x.shape, (axis,))
     return [(shape, int64)]
@@ -155,6 +191,30 @@ class Min(Function, op=MinForward):
         return MinBackward(grad, *ctx.saved, *ctx.how), None, None
 
 
+class Norm(Function, op=NormForward):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        y = NormForward(x, axes, keepdims)
+        ctx.save(x, y)
+        ctx.how = axes, keepdims
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return NormBackward(grad, *ctx.saved, *ctx.how), None, None
+
+
+class CumSum(Function, op=CumSumForward):
+    @staticmethod
+    def forward(ctx: Any, x: Any, axis: int) -> Any:
+        ctx.axis = axis
+        return CumSumForward(x, axis)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return CumSumBackward(grad, ctx.axis), None
+
+
 Axes = int | Sequence[int] | None
 
 
@@ -169,18 +229,52 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Return the largest element over ``axis`` (one, several, None: all). Ties share the gradient."""
+    """Return the largest element over ``axis`` (one, several, None: all); NaN if there is one.
+
+    Elements that tie share the gradient equally.
+    """
     return Max.apply(x, axes_of(axis, x.ndim, "max: axis"), bool(keepdims))
 
 
 def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Return the smallest element over ``axis`` (one, several, None: all). Ties share the gradient."""
+    """Return the smallest element over ``axis`` (one, several, None: all); NaN if there is one.
+
+    Elements that tie share the gradient equally.
+    """
     return Min.apply(x, axes_of(axis, x.ndim, "min: axis"), bool(keepdims))
 
 
 def argmax(x: Any, axis: int | None = -1, keepdims: bool = False) -> Any:
-    """Return the index (int64) of the largest element along ``axis``, the first of equals; None: of all."""
+    """Return the index (int64) of the largest element along ``axis``, the first of equals; None: of all.
+
+    NaN counts as the largest.
+    """
+    return _argument(ArgMax, "argmax", x, axis, keepdims)
+
+
+def argmin(x: Any, axis: int | None = -1, keepdims: bool = False) -> Any:
+    """Return the index (int64) of the smallest element along ``axis``, the first of equals; None: of all.
+
+    NaN counts as the smallest.
+    """
+    return _argument(ArgMin, "argmin", x, axis, keepdims)
+
+
+def _argument(op: Any, name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
     if axis is None:
-        found = ArgMax(x.view((x.numel,)), 0, False)
+        found = op(x.view((x.numel,)), 0, False)
         return found.view((1,) * x.ndim) if keepdims else found
-    return ArgMax(x, axis_of(axis, x.ndim, "argmax: axis"), bool(keepdims))
+    return op(x, axis_of(axis, x.ndim, f"{name}: axis"), bool(keepdims))
+
+
+def norm(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Return the 2-norm over ``axis`` (one, several, or None for all): the root of the sum of squares.
+
+    Squares that overflow or vanish do no harm. The gradient x / norm is 0 where the norm is 0.
+    """
+    return Norm.apply(x, axes_of(axis, x.ndim, "norm: axis"), bool(keepdims))
+
+
+def cumsum(x: Any, axis: int = -1) -> Any:
+    """Return the sums of x up to each element along ``axis``. Integers and bools give int64."""
+    return CumSum.apply(x, axis_of(axis, x.ndim, "cumsum: axis"))

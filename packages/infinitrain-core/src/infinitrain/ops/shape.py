@@ -17,6 +17,7 @@ from ..backend.optable import (
     broadcast_shapes,
     op,
     require_axis,
+    require_dtype,
     require_shape,
 )
 from ..dtype import promote
@@ -70,6 +71,14 @@ def SliceBackward(grad: Tensor, shape: tuple, starts: tuple, ends: tuple, steps:
     """dx of shape ``shape``: grad at the elements that SliceForward took, 0 elsewhere."""
     require_shape("grad", grad.shape, tuple(len(r) for r in _ranges(shape, starts, ends, steps)))
     return [(shape, grad.dtype)]
+
+
+@op(profile="extra", results="", writes="x", dtypes="all")
+def SliceAssign(x: Tensor, value: Tensor, starts: tuple, ends: tuple, steps: tuple) -> Results:
+    """Set the elements of x that SliceForward would take to value, of x's dtype, which broadcasts to their shape."""
+    _require_broadcast(value.shape, tuple(len(r) for r in _ranges(x.shape, starts, ends, steps)))
+    require_dtype("value", value.dtype, x.dtype)
+    return []
 
 
 @op(profile="training", results="*pieces", dtypes="all", gradient="ConcatForward")
