@@ -43,6 +43,7 @@ for name, shape, axes, keepdims, at in (
     ("two", (3, 5, 7, 2), (0, 2), False, 2.0),
     ("all", (6, 11), (0, 1), False, 0.1),
     ("long", (3, 4096), (1,), False, 0.3),
+    ("square", (5, 5, 3), (0,), False, 0.5),  # another axis gives the same shape
 ):
     for op, mean in (("Sum", False), ("Mean", True)):
         case(CASES, f"{op}Forward", name, reduce, shape, axes, keepdims, mean, at, clause="4.7")
@@ -58,7 +59,11 @@ def extreme(
     )
 
 
-for name, shape, axes, keepdims in (("last", (3, 5, 37), (2,), False), ("two_kept", (3, 5, 7), (0, 2), True)):
+for name, shape, axes, keepdims in (
+    ("last", (3, 5, 37), (2,), False),
+    ("two_kept", (3, 5, 7), (0, 2), True),
+    ("square", (5, 5, 3), (0,), False),
+):
     case(CASES, "MaxForward", name, extreme, np.max, shape, axes, keepdims)
     case(CASES, "MinForward", name, extreme, np.min, shape, axes, keepdims)
 
@@ -73,8 +78,11 @@ def _slice(x: Array, starts: tuple[int, ...], ends: tuple[int, ...], steps: tupl
 
 case(CASES, "TransposeForward", "last", moved, (3, 5, 7), np.swapaxes, 1, 2)
 case(CASES, "TransposeForward", "outer", moved, (3, 5, 7), np.swapaxes, 0, 2)
+case(CASES, "TransposeForward", "cube", moved, (4, 4, 4), np.swapaxes, 0, 1, dtypes=("float32",))
 case(CASES, "PermuteForward", "heads", moved, (2, 5, 3, 4), np.transpose, (0, 2, 1, 3))
+case(CASES, "PermuteForward", "cube", moved, (4, 4, 4), np.transpose, (1, 2, 0), dtypes=("float32",))
 case(CASES, "SliceForward", "steps", moved, (9, 7), _slice, (1, 0), (9, 6), (3, 2))
+case(CASES, "SliceForward", "to_the_end", moved, (9, 7), _slice, (0, 2), (9, 7), (4, 2), dtypes=("float32",))
 case(CASES, "RepeatInterleaveForward", "middle", moved, (2, 3, 4), np.repeat, 3, 1)
 case(CASES, "ExpandForward", "broadcast", moved, (3, 1, 4), np.broadcast_to, (2, 3, 5, 4))
 case(CASES, "TrilForward", "below", moved, (2, 6, 5), np.tril, -1)
