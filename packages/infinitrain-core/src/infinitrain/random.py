@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from math import isfinite, pi
+from math import isfinite, pi, prod
 from typing import Any, Final
 
 import numpy as np
@@ -239,6 +239,86 @@ def default_generator(device: Device | str = CPU) -> Generator:
     return found
 
 
+# Dropout [contract 8.3] -------------------------------------------------------------------------------------
+
+
+class StepScope:
+    """What dropout's masks depend on, inside ``with``, for the calling thread: see ``step_scope``."""
+
+    def __init__(self, seed: int, step: int, first_sample: int) -> None:
+        self.seed = _checked_seed(seed)
+        self.step, self.first_sample = _word("step", step), _word("first_sample", first_sample)
+        self._met: dict[str, int] = {}
+
+    def key(self, path: str) -> int:
+        """Return the key of the next draw of ``path``: the first 64 bits of the digest of seed, path and number of
+        draws that this path has had in the scope.
+        """
+        met = self._met.get(path, 0)
+        self._met[path] = met + 1
+        return stream_key("dropout", self.seed, f"{path}\0{met}") & MAX_SEED
+
+    def copy(self) -> StepScope:
+        """Return a scope that goes on as this one will: inside it a part of a step can be computed again."""
+        made = StepScope(self.seed, self.step, self.first_sample)
+        made._met.update(self._met)
+        return made
+
+    def __enter__(self) -> StepScope:
+        _scopes.stack.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _scopes.stack.pop()
+
+
+class _Scopes(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[StepScope] = []
+
+
+_scopes = _Scopes()
+
+
+def step_scope(*, seed: int, step: int, first_sample: int = 0) -> StepScope:
+    """Return the context in which the calling thread computes on one batch, or micro-batch, of training step ``step``.
+
+    ``first_sample`` is the number, in the whole batch of the step over all ranks and micro-batches, of what is first
+    on axis 0. Dropout inside depends on nothing else, so that N ranks with b samples drop what one rank with N b
+    samples would.
+
+    >>> from infinitrain import ops, ones
+    >>> def dropped(first, count):
+    ...     with step_scope(seed=1, step=7, first_sample=first):
+    ...         return ops.dropout(ones((count, 5)), 0.5).tolist()
+    >>> dropped(0, 4) == dropped(0, 2) + dropped(2, 2)
+    True
+    """
+    return StepScope(seed, step, first_sample)
+
+
+def current_step() -> StepScope | None:
+    """Return the innermost ``step_scope`` of the calling thread."""
+    return _scopes.stack[-1] if _scopes.stack else None
+
+
+def dropout_mask(
+    shape: Sequence[int], p: float, key: int, step: int, first_sample: int
+) -> npt.NDArray[np.bool_]:
+    """Return which elements dropout keeps, by the formula of the op table's ``DropoutForward``, on the host."""
+    samples, size = (shape[0], prod(shape[1:])) if shape else (1, 1)
+    kept = np.empty((samples, size), np.bool_)
+    n_words, threshold = (size + 1) // 2, round(p * 2**32)
+    counter = np.array([0, _word("first_sample", first_sample), _word("step", step), 0], np.uint64)
+    source = np.random.Philox(key=_word("key", key), counter=counter)
+    to_next_sample = 2**64 - (n_words + 3) // 4
+    for row in kept:
+        halves = source.random_raw(n_words).astype("<u8", copy=False).view("<u4")
+        np.greater_equal(halves[:size], threshold, out=row)
+        source.advance(to_next_sample)
+    return kept.reshape(tuple(shape))
+
+
 def uniform(
     shape: Sequence[int],
     low: float = 0.0,
@@ -289,6 +369,12 @@ def generator_for(device: Device | str, generator: Generator | None) -> Generato
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
+
+
+def _word(name: str, value: Any) -> int:
+    if not _is_count(value) or value > MAX_SEED:
+        raise ValueError(f"dropout: {name} is an int in 0 .. 2**64 - 1, got {value!r}")
+    return int(value)
 
 
 def _checked_seed(seed: int) -> int:

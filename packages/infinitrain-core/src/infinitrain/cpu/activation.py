@@ -1,4 +1,4 @@
-"""CPU kernels of GELU (tanh form; the exact form is the array layer's)."""
+"""CPU kernels of activations (GELU's exact form is the array layer's)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import activation as array_kernels
+from ..kernels.activation import SATURATED
 from ..kernels.namespace import Namespace
 from .blocks import blocks
 
@@ -19,26 +20,34 @@ _NUMPY = Namespace(np)
 
 
 def GeluForward(x: Any, approximate: str, *, out: Any) -> None:
-    if approximate != "tanh":
-        out.array[...] = array_kernels.GeluForward(_NUMPY, x.array, approximate)
-        return
     for a, y in blocks(x.array, out.array):
-        np.multiply(a, a, out=y)
-        y *= _C3
-        y += _C
-        y *= a
-        np.tanh(y, out=y)
-        y += 1.0
-        y *= 0.5  # before x, which twice as large may overflow
-        y *= a
+        gelu(a, approximate, y)
+
+
+def gelu(a: np.ndarray, approximate: str, y: np.ndarray) -> None:
+    """Write GELU of ``a`` to ``y``, another array."""
+    if approximate != "tanh":
+        y[...] = array_kernels.GeluForward(_NUMPY, a, approximate)
+        return
+    np.multiply(a, a, out=y)
+    y *= _C3
+    y += _C
+    y *= a
+    np.tanh(y, out=y)
+    y += 1.0
+    y *= 0.5  # before a, which twice as large may overflow
+    y *= a
 
 
 def GeluBackward(x: Any, grad: Any, approximate: str, *, out: Any) -> None:
     if approximate != "tanh":
-        out.array[...] = array_kernels.GeluBackward(_NUMPY, x.array, grad.array, approximate)
+        for a, g, dx in blocks(x.array, grad.array, out.array):
+            dx[...] = array_kernels.GeluBackward(_NUMPY, a, g, approximate)
         return
     for a, g, dx in blocks(x.array, grad.array, out.array):
         square = a * a
+        # An infinite square times 1 - t² = 0 would be no number; NaN stays.
+        np.minimum(square, SATURATED * SATURATED, out=square)
         t = square * _C3
         t += _C
         t *= a
@@ -46,11 +55,52 @@ def GeluBackward(x: Any, grad: Any, approximate: str, *, out: Any) -> None:
         # dx = g/2 (1 + t + (1 - t²) x (C + 3 C3 x²))
         square *= 3.0 * _C3
         square += _C
-        square *= a
         np.multiply(t, t, out=dx)
         np.subtract(1.0, dx, out=dx)
+        dx *= a
         dx *= square
         dx += t
         dx += 1.0
         dx *= g
         dx *= 0.5
+
+
+def ReluForward(x: Any, *, out: Any) -> None:
+    np.maximum(x.array, 0.0, out=out.array)
+
+
+def ReluBackward(grad: Any, y: Any, *, out: Any) -> None:
+    # A product with the mask would make NaN of an infinite gradient; copying where it holds does not.
+    target = out.array
+    target.fill(0.0)
+    np.copyto(target, grad.array, where=~(y.array <= 0.0))
+
+
+def SiluForward(x: Any, *, out: Any) -> None:
+    for a, y in blocks(x.array, out.array):
+        sigmoid(a, y)
+        y *= a
+
+
+def SiluBackward(grad: Any, x: Any, *, out: Any) -> None:
+    for g, a, dx in blocks(grad.array, x.array, out.array):
+        s = np.empty_like(a)
+        sigmoid(a, s)
+        silu_slope(a, s, dx)
+        dx *= g
+
+
+def sigmoid(a: np.ndarray, y: np.ndarray) -> None:
+    """Write 1 / (1 + e^-a) to ``y``: an infinite e^-a gives 0, and a subnormal one is good to its last place."""
+    np.negative(a, out=y)
+    np.exp(y, out=y)
+    y += 1.0
+    np.divide(1.0, y, out=y)
+
+
+def silu_slope(a: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
+    """Write s (1 + a (1 - s)) to ``out``, the derivative of a s at a for its sigmoid s."""
+    np.subtract(1.0, s, out=out)
+    out *= a
+    out += 1.0
+    out *= s

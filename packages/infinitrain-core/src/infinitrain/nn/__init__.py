@@ -1,10 +1,12 @@
 """Modules: what a model is made of."""
 
 from . import init
+from .activation import GELU, ReLU, SiLU
 from .config import PRESETS, ConfigError, TransformerConfig
 from .containers import ModuleList, Sequential
-from .init import init_weights
-from .layers import GELU, CrossEntropyLoss, Embedding, LayerNorm, Linear
+from .dropout import Dropout
+from .init import init_weights, name_paths
+from .layers import CrossEntropyLoss, Embedding, LayerNorm, Linear
 from .module import Module
 from .parameter import Parameter
 from .state import StateDictError
@@ -15,16 +17,20 @@ __all__ = [
     "PRESETS",
     "ConfigError",
     "CrossEntropyLoss",
+    "Dropout",
     "Embedding",
     "LayerNorm",
     "Linear",
     "Module",
     "ModuleList",
     "Parameter",
+    "ReLU",
     "Sequential",
+    "SiLU",
     "StateDictError",
     "TransformerConfig",
     "TransformerModel",
     "init",
     "init_weights",
+    "name_paths",
 ]

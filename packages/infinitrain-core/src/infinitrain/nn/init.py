@@ -95,8 +95,9 @@ def init_weights(model: Module, seed: int) -> None:
     Element i of a parameter is made from word i of a stream whose key is (seed, path of the parameter from
     ``model``; the first one in order of registration if it has several). So it depends on no order, device or
     number of threads, and not on the other parameters. Parameters that no module declared a distribution for
-    are left as they are.
+    are left as they are. The modules learn their paths too: see ``name_paths``.
     """
+    name_paths(model)
     done: set[int] = set()
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -104,6 +105,16 @@ def init_weights(model: Module, seed: int) -> None:
             if distribution is not None and id(parameter) not in done:
                 fill_by_name(parameter, distribution, seed, f"{prefix}.{name}" if prefix else name)
             done.add(id(parameter))
+
+
+def name_paths(model: Module) -> None:
+    """Tell every module below ``model`` its path from there, the first one if it has several.
+
+    What a module draws at random depends on it [contract 8.3]: call this with the bare model, not with a wrapper
+    around it, when the model is complete. ``init_weights`` does.
+    """
+    for path, module in model.named_modules():
+        module._path = path
 
 
 class _Deferred(threading.local):

@@ -1,4 +1,4 @@
-"""Layers: Linear, Embedding, LayerNorm, GELU and the cross-entropy loss. Each forward is one graph node."""
+"""Layers: Linear, Embedding, LayerNorm and the cross-entropy loss. Each forward is one graph node."""
 
 from __future__ import annotations
 
@@ -107,14 +107,6 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, eps={self.eps}" + ("" if self.bias is not None else ", bias=False")
-
-
-class GELU(Module):
-    """0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))), the form that GPT-2 uses."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return a tensor of x's shape."""
-        return ops.gelu(x)
 
 
 class CrossEntropyLoss(Module):

@@ -44,13 +44,15 @@ class Module:
     _transient: set[str]
     _pre_hooks: list[PreHook]
     _post_hooks: list[PostHook]
+    _path: str | None
+    """What ``nn.name_paths`` said; modules that draw random numbers need it."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # Here rather than in __init__, so that a subclass need not call super().__init__() before it assigns.
         self = object.__new__(cls)
         self.__dict__.update(
             training=True, declared={}, _parameters={}, _buffers={}, _children={}, _transient=set(),
-            _pre_hooks=[], _post_hooks=[],
+            _pre_hooks=[], _post_hooks=[], _path=None,
         )  # fmt: skip
         return self
 

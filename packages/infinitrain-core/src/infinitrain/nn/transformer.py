@@ -13,10 +13,11 @@ from ..dtype import DType, float32
 from ..errors import ShapeError
 from ..random import DEFAULT_SEED
 from ..tensor import Tensor
+from .activation import GELU
 from .config import TransformerConfig
 from .containers import ModuleList
 from .init import ZEROS, Normal, deferred, init_weights
-from .layers import GELU, Embedding, LayerNorm, Linear
+from .layers import Embedding, LayerNorm, Linear
 from .module import Module
 
 _STD = 0.02

@@ -59,7 +59,7 @@ def MulForward(a: Tensor, b: Tensor) -> Results:
 @op(profile="training", results="da db")
 def MulBackward(grad: Tensor, a: Tensor, b: Tensor) -> Results:
     """da = grad b, db = grad a, each summed to its operand's shape."""
-    return _operand_gradients(grad, a, b)
+    return operand_gradients(grad, a, b)
 
 
 @op(profile="training", dtypes="all", autocast="widest", gradient="DivBackward")
@@ -73,7 +73,7 @@ def DivForward(a: Tensor, b: Tensor) -> Results:
 @op(profile="training", results="da db")
 def DivBackward(grad: Tensor, a: Tensor, b: Tensor) -> Results:
     """da = grad / b, db = -grad a / b², each summed to its operand's shape."""
-    return _operand_gradients(grad, a, b)
+    return operand_gradients(grad, a, b)
 
 
 @op(profile="extra", dtypes="numeric", autocast="float32", gradient="PowTensorBackward")
@@ -87,10 +87,11 @@ def PowTensorForward(a: Tensor, b: Tensor) -> Results:
 @op(profile="extra", results="da db")
 def PowTensorBackward(grad: Tensor, a: Tensor, b: Tensor) -> Results:
     """da = grad b a^(b-1) (0 where b = 0), db = grad a^b ln a (0 where a = 0 < b), each summed to shape."""
-    return _operand_gradients(grad, a, b)
+    return operand_gradients(grad, a, b)
 
 
-def _operand_gradients(grad: Any, a: Any, b: Any) -> Results:
+def operand_gradients(grad: Any, a: Any, b: Any) -> Results:
+    """Return what is inferred for the gradients of two operands that were broadcast and promoted."""
     require_shape("grad", grad.shape, broadcast_shapes(a.shape, b.shape))
     # An integer operand has no gradient; its slot is computed in grad's dtype and dropped.
     return [(x.shape, x.dtype if x.dtype.is_floating else grad.dtype) for x in (a, b)]
