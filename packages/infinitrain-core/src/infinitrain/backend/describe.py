@@ -63,6 +63,11 @@ class OpSupport:
         names = [d.name for d in DTYPES[OPS[self.name].dtypes]]
         return tuple(n for n in names if any(k.dtypes is None or n in k.dtypes for k in self.layers))
 
+    def __str__(self) -> str:
+        """Return the layers, each with the dtypes to which it is limited; "-" when there is none."""
+        limits = [f"({','.join(k.dtypes)})" if k.dtypes is not None else "" for k in self.layers]
+        return "+".join(k.name + limit for k, limit in zip(self.layers, limits, strict=True)) or "-"
+
 
 @dataclass(frozen=True)
 class BackendDescription:

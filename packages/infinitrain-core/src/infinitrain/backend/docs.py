@@ -75,7 +75,8 @@ def ops_page() -> str:
         "index: `floating` bfloat16, float16, float32, float64; `integer` the eight of them; `numeric` both;",
         "`all` bool too. An `Index` holds int64, a `BoolMask` bool, and `register_kernel(..., dtypes=...)` does not",
         "count them [contract 4.3]. Statistics (`mean`, `rstd`, `lse`, and `loss`) are float32, of float64 float64.",
-        "*Autocast* [contract 5.1] is `lower`, `float32`, `widest` or `keep`.",
+        "*Autocast* [contract 5.1] is `lower`, `float32`, `widest` or `keep`. Tolerances, and the kernels of our",
+        "own backends, are in [ops-matrix.md](ops-matrix.md); `infinitrain ops --op NAME` prints one op.",
     ]
     for profile in PROFILES:
         rows = [row for row in OPS.values() if row.profile == profile]
@@ -102,10 +103,14 @@ def with_tables(text: str) -> str:
     )
 
 
-def stale(folder: Path, write: bool = False) -> list[Path]:
-    """Return the files under ``folder`` that differ from the code; with ``write``, bring them up to date."""
-    contract, ops = folder / "contract.md", folder / "ops.md"
-    wanted = {contract: with_tables(contract.read_text(encoding="utf-8")), ops: ops_page()}
+def pages(folder: Path) -> dict[Path, str]:
+    """Return the files under ``folder`` that have tables of core's, as they should be."""
+    contract = folder / "contract.md"
+    return {contract: with_tables(contract.read_text(encoding="utf-8")), folder / "ops.md": ops_page()}
+
+
+def stale(wanted: dict[Path, str], write: bool = False) -> list[Path]:
+    """Return the files that differ from what is wanted; with ``write``, bring them up to date."""
     old = [p for p, text in wanted.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
     if write:
         for path in old:
@@ -113,17 +118,18 @@ def stale(folder: Path, write: bool = False) -> list[Path]:
     return old
 
 
-def main(arguments: list[str]) -> int:
-    """Write or check the tables; return the exit status."""
+def main(
+    arguments: list[str],
+    make: Callable[[Path], dict[Path, str]] = pages,
+    module: str = "infinitrain.backend.docs",
+) -> int:
+    """Write or check what ``make`` says of a folder; return the exit status."""
     folders = [a for a in arguments if a != "--check"]
     if len(folders) != 1 or not Path(folders[0], "contract.md").is_file():
-        print(
-            "usage: python -m infinitrain.backend.docs FOLDER [--check]; FOLDER holds contract.md",
-            file=sys.stderr,
-        )
+        print(f"usage: python -m {module} FOLDER [--check]; FOLDER holds contract.md", file=sys.stderr)
         return 2
     check = "--check" in arguments
-    found = stale(Path(folders[0]), write=not check)
+    found = stale(make(Path(folders[0])), write=not check)
     for path in found:
         print(f"{path} {'is stale' if check else 'written'}")
     return 1 if check and found else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ exit status: 0 done; 1 the answer is no (ops --missing); 2 usage; 3 a backend do
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # a stream of a test, or none at all
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # formulas, where the terminal has no Unicode
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))

@@ -166,7 +166,7 @@ def _move_into(made: Path, folder: Path) -> None:
     moved: list[Path] = []
     try:
         for item in sorted(made.iterdir()):
-            moved.append(item.rename(folder / item.name))
+            moved.append(item.rename(folder / item.name))  # noqa: PERF401 - known after an error too
     except BaseException:
         for path in moved:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

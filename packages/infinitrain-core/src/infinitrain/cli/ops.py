@@ -9,7 +9,7 @@ import sys
 import textwrap
 from typing import Any, Final
 
-from ..backend import OPS, BackendDescription, Op, OpSupport, describe_backend, load_backend_module, optext
+from ..backend import OPS, BackendDescription, Op, describe_backend, load_backend_module, optext
 from ..backend.describe import BLOCKS
 from ..backend.optable import DTYPES, PROFILES
 from .usage import UsageError, did_you_mean
@@ -99,17 +99,11 @@ def _cells(rows: list[Op], backends: list[BackendDescription]) -> tuple[list[str
     header += ["parameters", "results", "gradient", "doc"]
     lines = []
     for row in rows:
-        layers = [layers_text(b.op(row.name)) for b in backends]
+        layers = [str(b.op(row.name)) for b in backends]
         line = [row.name, row.profile, optext.dotted(row.since), row.dtypes, row.autocast, *layers]
         line += [optext.parameters(row), optext.results(row) or "-", ", ".join(row.gradient) or "-", row.doc]
         lines.append(line)
     return header, lines
-
-
-def layers_text(support: OpSupport) -> str:
-    """Return the layers that there are, each with the dtypes it is limited to; "-" when there is none."""
-    shown = [k.name + (f"({','.join(k.dtypes)})" if k.dtypes is not None else "") for k in support.layers]
-    return "+".join(shown) or "-"
 
 
 def _table(header: list[str], lines: list[list[str]]) -> str:
@@ -147,7 +141,7 @@ def _whole(row: Op, backends: list[BackendDescription]) -> str:
         facts["view"] = "the result shares the argument's memory"
     if row.host_sync:
         facts["waits"] = "for the device, to answer on the host"
-    facts |= {b.name: layers_text(b.op(row.name)) for b in backends}
+    facts |= {b.name: str(b.op(row.name)) for b in backends}
     width = max(map(len, facts))
     lines = [optext.signature(row), "", *textwrap.wrap(optext.doc(row), 100), ""]
     for name, text in facts.items():
