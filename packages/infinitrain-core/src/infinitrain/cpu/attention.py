@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.tiles import TILE, query_tiles
+
 _TILE_BYTES = 1 << 21  # scores of one tile; measured flat from 1 to 4 MiB at 2 MiB of L2
 
 
 @lru_cache(maxsize=16)
-def _hidden(t: int, dtype: str) -> np.ndarray:
-    """Return what is added to scores (t, t): -inf where the key is later than the query."""
-    mask = np.zeros((t, t), dtype)
-    mask[np.triu_indices(t, 1)] = -np.inf
+def _later(n: int) -> np.ndarray:
+    """Return which of n keys are later than which of n queries, (queries, keys)."""
+    mask = np.triu(np.ones((n, n), np.bool_), 1)
     mask.flags.writeable = False
     return mask
 
@@ -39,9 +40,9 @@ def _views(qkv: np.ndarray, n_head: int, n_kv_head: int) -> tuple[np.ndarray, np
 
 
 def _tiles(q: np.ndarray) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of the first two axes (batch, key/value head) whose scores fit a tile."""
+    """Yield slices of the first two axes (batch, key/value head) whose scores for a block of queries fit a tile."""
     b, g, r, t, _ = q.shape
-    per_head = max(1, r * t * t * q.itemsize)
+    per_head = max(1, r * min(t, TILE) * t * q.itemsize)
     heads = max(1, min(g, _TILE_BYTES // per_head))
     batches = max(1, _TILE_BYTES // (per_head * heads)) if heads == g else 1
     for i in range(0, b, batches):
@@ -50,10 +51,15 @@ def _tiles(q: np.ndarray) -> Iterator[tuple[slice, slice]]:
 
 
 def _scores(q: np.ndarray, k: np.ndarray, causal: bool) -> np.ndarray:
-    scores = np.matmul(q, k.swapaxes(-1, -2))
+    """Return q kᵀ / sqrt(d), the queries being the last of the keys' positions; -inf at keys that are later.
+
+    Written, not added: a NaN or infinite score of a later key must not reach an earlier query.
+    """
+    scores: np.ndarray = np.matmul(q, k.swapaxes(-1, -2))
     scores *= 1.0 / math.sqrt(q.shape[-1])
     if causal:
-        scores += _hidden(q.shape[-2], q.dtype.char)
+        n = q.shape[-2]
+        np.copyto(scores[..., -n:], -np.inf, where=_later(n))
     return scores
 
 
@@ -63,14 +69,16 @@ def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool, *, out
     y = _heads(out[0].array, 0, n_head, d, r)
     lse = out[1].array.reshape(b, g, r, t)
     for i, j in _tiles(q):
-        p = _scores(q[i, j], k[i, j], causal)
-        peak = p.max(-1, keepdims=True)
-        p -= peak
-        np.exp(p, out=p)
-        total = p.sum(-1, keepdims=True)
-        p /= total
-        y[i, j] = np.matmul(p, v[i, j])
-        lse[i, j] = (peak + np.log(total))[..., 0]
+        for start, stop, seen in query_tiles(t, t, causal):
+            mine, keys = (i, j, slice(None), slice(start, stop)), (i, j, slice(None), slice(seen))
+            p = _scores(q[mine], k[keys], causal)
+            peak = p.max(-1, keepdims=True)
+            p -= peak
+            np.exp(p, out=p)
+            total = p.sum(-1, keepdims=True)
+            p /= total
+            y[mine] = np.matmul(p, v[keys])
+            lse[mine] = (peak + np.log(total))[..., 0]
 
 
 def AttentionBackward(
@@ -83,14 +91,20 @@ def AttentionBackward(
     log_total = lse.array.reshape(b, g, r, t, 1)
     scale = 1.0 / math.sqrt(d)
     for i, j in _tiles(q):
-        dy = do[i, j]
-        p = _scores(q[i, j], k[i, j], causal)
-        p -= log_total[i, j]
-        np.exp(p, out=p)
-        dv[i, j] = np.matmul(p.swapaxes(-1, -2), dy).sum(2, keepdims=True)
-        ds = np.matmul(dy, v[i, j].swapaxes(-1, -2))
-        ds -= np.einsum("bgrtd,bgrtd->bgrt", dy, o[i, j])[..., None]
-        ds *= p
-        ds *= scale
-        dq[i, j] = np.matmul(ds, k[i, j])
-        dk[i, j] = np.matmul(ds.swapaxes(-1, -2), q[i, j]).sum(2, keepdims=True)
+        for start, stop, seen in query_tiles(t, t, causal):
+            mine, keys = (i, j, slice(None), slice(start, stop)), (i, j, slice(None), slice(seen))
+            dy = do[mine]
+            p = _scores(q[mine], k[keys], causal)
+            p -= log_total[mine]
+            np.exp(p, out=p)
+            ds = np.matmul(dy, v[keys].swapaxes(-1, -2))
+            ds -= np.einsum("bgrtd,bgrtd->bgrt", dy, o[mine])[..., None]
+            ds *= p
+            ds *= scale
+            dq[mine] = np.matmul(ds, k[keys])
+            for total, a, c in ((dv, p, dy), (dk, ds, q[mine])):
+                part = np.matmul(a.swapaxes(-1, -2), c).sum(2, keepdims=True)
+                if stop == t:  # the first block: it sees every key
+                    total[keys] = part
+                else:
+                    total[keys] += part

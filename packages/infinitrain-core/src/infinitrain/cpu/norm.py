@@ -1,4 +1,4 @@
-"""CPU kernels of layer normalisation, in blocks of rows."""
+"""CPU kernels of the normalisations, with and without the residual before them, in blocks of rows."""
 
 from __future__ import annotations
 
@@ -9,38 +9,81 @@ import numpy as np
 from .blocks import row_blocks
 
 
+def _rows(tensor: Any) -> np.ndarray:
+    """Return (..., C) as (N, C)."""
+    width = tensor.shape[-1]
+    return tensor.array.reshape(tensor.numel // width, width)
+
+
+def _rstd(h: np.ndarray, eps: float) -> np.ndarray:
+    """Return 1 / sqrt(mean(h²) + eps) of each row."""
+    r: np.ndarray = np.einsum("ij,ij->i", h, h)
+    r /= h.shape[1]
+    r += eps
+    np.sqrt(r, out=r)
+    np.divide(1.0, r, out=r)
+    return r
+
+
+def _add_to(out: np.ndarray, value: np.ndarray, accumulate: bool) -> None:
+    if accumulate:
+        out += value
+    else:
+        out[...] = value
+
+
 def LayerNormForward(x: Any, weight: Any, bias: Any, eps: float, *, out: Any) -> None:
-    width = x.shape[-1]
-    rows, y = x.array.reshape(-1, width), out[0].array.reshape(-1, width)
-    mean, rstd = out[1].array.reshape(-1), out[2].array.reshape(-1)
-    w, b = weight.array, None if bias is None else bias.array
-    for i in row_blocks(len(rows), width):
+    _layer_norm(None, None, _rows(x), weight, bias, eps, out)
+
+
+def AddLayerNormForward(x: Any, residual: Any, weight: Any, bias: Any, eps: float, *, out: Any) -> None:
+    _layer_norm(_rows(x), _rows(residual), _rows(out[0]), weight, bias, eps, out[1:])
+
+
+def _layer_norm(
+    a: np.ndarray | None, b: np.ndarray | None, x: np.ndarray, weight: Any, bias: Any, eps: float, out: Any
+) -> None:
+    """Fill out (y, mean, rstd) for rows x, which a + b goes into first where they are given."""
+    y, mean, rstd = _rows(out[0]), out[1].array.reshape(-1), out[2].array.reshape(-1)
+    w = weight.array
+    for i in row_blocks(*x.shape):
+        if a is not None and b is not None:
+            np.add(a[i], b[i], out=x[i])
         h = y[i]
-        m = np.add.reduce(rows[i], 1)
-        m /= width
-        np.subtract(rows[i], m[:, None], out=h)
-        r = np.einsum("ij,ij->i", h, h)
-        r /= width
-        r += eps
-        np.sqrt(r, out=r)
-        np.divide(1.0, r, out=r)
+        m = np.add.reduce(x[i], 1)
+        m /= x.shape[1]
+        np.subtract(x[i], m[:, None], out=h)
+        r = _rstd(h, eps)
         mean[i], rstd[i] = m, r
         h *= r[:, None]
         h *= w
-        if b is not None:
-            h += b
+        if bias is not None:
+            h += bias.array
 
 
 def LayerNormBackward(
     x: Any, weight: Any, mean: Any, rstd: Any, grad: Any, *, out: Any, accumulate: bool = False
 ) -> None:
-    width = x.shape[-1]
-    rows, dy, dx = (t.array.reshape(-1, width) for t in (x, grad, out[0]))
+    AddLayerNormBackward(x, weight, mean, rstd, None, grad, out=out, accumulate=accumulate)
+
+
+def AddLayerNormBackward(
+    sum: Any,
+    weight: Any,
+    mean: Any,
+    rstd: Any,
+    grad_sum: Any,
+    grad: Any,
+    *,
+    out: Any,
+    accumulate: bool = False,
+) -> None:
+    x, dy, dx = _rows(sum), _rows(grad), _rows(out[0])
     m, r, w = mean.array.reshape(-1, 1), rstd.array.reshape(-1, 1), weight.array
-    dweight = np.zeros(width, w.dtype)
-    dbias = np.zeros(width, w.dtype)
-    for i in row_blocks(len(rows), width):
-        h, g = rows[i] - m[i], dy[i]
+    width = x.shape[1]
+    dweight, dbias = np.zeros(width, w.dtype), np.zeros(width, w.dtype)
+    for i in row_blocks(*x.shape):
+        h, g = x[i] - m[i], dy[i]
         h *= r[i]
         dbias += np.add.reduce(g, 0)
         dweight += np.einsum("ij,ij->j", g, h)
@@ -51,8 +94,53 @@ def LayerNormBackward(
         h *= along[:, None]
         d -= h
         d *= r[i]
-    for target, value in ((out[1].array, dweight), (out[2].array, dbias)):
-        if accumulate:
-            target += value
-        else:
-            target[...] = value
+        if grad_sum is not None:
+            d += _rows(grad_sum)[i]
+    _add_to(out[1].array, dweight, accumulate)
+    _add_to(out[2].array, dbias, accumulate)
+
+
+def RmsNormForward(x: Any, weight: Any, eps: float, *, out: Any) -> None:
+    _rms_norm(None, None, _rows(x), weight, eps, out)
+
+
+def AddRmsNormForward(x: Any, residual: Any, weight: Any, eps: float, *, out: Any) -> None:
+    _rms_norm(_rows(x), _rows(residual), _rows(out[0]), weight, eps, out[1:])
+
+
+def _rms_norm(
+    a: np.ndarray | None, b: np.ndarray | None, x: np.ndarray, weight: Any, eps: float, out: Any
+) -> None:
+    """Fill out (y, rstd) for rows x, which a + b goes into first where they are given."""
+    y, rstd, w = _rows(out[0]), out[1].array.reshape(-1), weight.array
+    for i in row_blocks(*x.shape):
+        if a is not None and b is not None:
+            np.add(a[i], b[i], out=x[i])
+        rstd[i] = r = _rstd(x[i], eps)
+        h = np.multiply(x[i], r[:, None], out=y[i])
+        h *= w
+
+
+def RmsNormBackward(x: Any, weight: Any, rstd: Any, grad: Any, *, out: Any, accumulate: bool = False) -> None:
+    AddRmsNormBackward(x, weight, rstd, None, grad, out=out, accumulate=accumulate)
+
+
+def AddRmsNormBackward(
+    sum: Any, weight: Any, rstd: Any, grad_sum: Any, grad: Any, *, out: Any, accumulate: bool = False
+) -> None:
+    x, dy, dx = _rows(sum), _rows(grad), _rows(out[0])
+    r, w = rstd.array.reshape(-1, 1), weight.array
+    width = x.shape[1]
+    dweight = np.zeros(width, w.dtype)
+    for i in row_blocks(*x.shape):
+        h, g = x[i] * r[i], dy[i]
+        dweight += np.einsum("ij,ij->j", g, h)
+        d = np.multiply(g, w, out=dx[i])
+        along = np.einsum("ij,ij->i", d, h)
+        along /= width
+        h *= along[:, None]
+        d -= h
+        d *= r[i]
+        if grad_sum is not None:
+            d += _rows(grad_sum)[i]
+    _add_to(out[1].array, dweight, accumulate)

@@ -1,4 +1,4 @@
-"""Array kernels of attention: all scores at once; a backend with a tiled kernel registers it explicitly."""
+"""Array kernels of attention, a block of queries at a time; a backend with a fused kernel registers it explicitly."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .registry import array_kernel
+from .tiles import query_tiles
 
 
 def unpack(xp: Any, qkv: Any, n_head: int, n_kv_head: int) -> tuple[Any, Any, Any]:
@@ -27,25 +28,30 @@ def pack(xp: Any, part: Any) -> Any:
 
 
 def _scores(xp: Any, q: Any, k: Any, causal: bool) -> Any:
+    """Return q kᵀ / sqrt(d), the queries being the last of the keys' positions; -inf at keys that are later."""
     scores = xp.matmul(q, xp.matrix_transpose(k)) / math.sqrt(q.shape[-1])
     if not causal:
         return scores
-    t = q.shape[-2]
-    position = xp.arange(t, **xp.on(scores))
-    hidden = xp.expand_dims(position, axis=0) > xp.expand_dims(position, axis=1)
+    position = xp.arange(k.shape[-2], **xp.on(scores))
+    own = position[k.shape[-2] - q.shape[-2] :]
+    hidden = xp.expand_dims(position, axis=0) > xp.expand_dims(own, axis=1)
     return xp.where(hidden, -math.inf, scores)
 
 
 @array_kernel()
 def AttentionForward(xp: Any, qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any:
     q, k, v = unpack(xp, qkv, n_head, n_kv_head)
-    scores = _scores(xp, q, k, causal)
-    peak = xp.max(scores, axis=-1, keepdims=True)
-    weights = xp.exp(scores - peak)
-    total = xp.sum(weights, axis=-1, keepdims=True)
-    y = xp.matmul(weights / total, v)
-    b, g, r, t, _ = q.shape
-    return pack(xp, y), xp.reshape(peak + xp.log(total), (b, g * r, t))
+    b, g, r, t, d = q.shape
+    y = xp.zeros((b, g, r, t, d), dtype=q.dtype, **xp.on(q))
+    lse = xp.zeros((b, g, r, t, 1), dtype=q.dtype, **xp.on(q))
+    for start, stop, seen in query_tiles(t, t, causal):
+        scores = _scores(xp, q[..., start:stop, :], k[..., :seen, :], causal)
+        peak = xp.max(scores, axis=-1, keepdims=True)
+        weights = xp.exp(scores - peak)
+        total = xp.sum(weights, axis=-1, keepdims=True)
+        y[..., start:stop, :] = xp.matmul(weights / total, v[..., :seen, :])
+        lse[..., start:stop, :] = peak + xp.log(total)
+    return pack(xp, y), xp.reshape(lse, (b, g * r, t))
 
 
 @array_kernel()
@@ -58,11 +64,19 @@ def AttentionBackward(
     def heads(packed: Any) -> Any:
         return xp.permute_dims(xp.reshape(packed, (b, t, g, r, d)), (0, 2, 3, 1, 4))
 
-    dy = heads(grad)
-    p = xp.exp(_scores(xp, q, k, causal) - xp.reshape(lse, (b, g, r, t, 1)))
+    dy, total = heads(grad), xp.reshape(lse, (b, g, r, t, 1))
     delta = xp.sum(dy * heads(y), axis=-1, keepdims=True)
-    ds = p * (xp.matmul(dy, xp.matrix_transpose(v)) - delta) / math.sqrt(d)
-    dq = xp.matmul(ds, k)
-    dk = xp.sum(xp.matmul(xp.matrix_transpose(ds), q), axis=2, keepdims=True)
-    dv = xp.sum(xp.matmul(xp.matrix_transpose(p), dy), axis=2, keepdims=True)
+    dq, dk, dv = (xp.zeros(x.shape, dtype=x.dtype, **xp.on(x)) for x in (q, k, v))
+    for start, stop, seen in query_tiles(t, t, causal):
+        mine, keys = (..., slice(start, stop), slice(None)), (..., slice(0, seen), slice(None))
+        p = xp.exp(_scores(xp, q[mine], k[keys], causal) - total[mine])
+        ds = p * (xp.matmul(dy[mine], xp.matrix_transpose(v[keys])) - delta[mine]) / math.sqrt(d)
+        dq[mine] = xp.matmul(ds, k[keys])
+        dk[keys] = dk[keys] + _summed(xp, ds, q[mine])
+        dv[keys] = dv[keys] + _summed(xp, p, dy[mine])
     return xp.concat([pack(xp, dq), pack(xp, dk), pack(xp, dv)], axis=-1)
+
+
+def _summed(xp: Any, a: Any, b: Any) -> Any:
+    """Return aᵀ b, summed over the query heads that share a key/value head."""
+    return xp.sum(xp.matmul(xp.matrix_transpose(a), b), axis=2, keepdims=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..autograd.function import Function
 from ..backend.optable import Results, Tensor, op, require_dtype, require_shape
-from ..dtype import float32, float64
 from ..errors import ShapeError
+from .norm import statistics_dtype
 
 
 def head_size(qkv: tuple[int, ...], n_head: int, n_kv_head: int) -> int:
@@ -31,8 +31,7 @@ def AttentionForward(qkv: Tensor, n_head: int, n_kv_head: int, causal: bool = Tr
     """
     d = head_size(qkv.shape, n_head, n_kv_head)
     b, t, _ = qkv.shape
-    statistics = float64 if qkv.dtype is float64 else float32
-    return [((b, t, n_head * d), qkv.dtype), ((b, n_head, t), statistics)]
+    return [((b, t, n_head * d), qkv.dtype), ((b, n_head, t), statistics_dtype(qkv.dtype))]
 
 
 @op(profile="fused", results="dqkv", autocast="lower")
@@ -45,7 +44,9 @@ def AttentionBackward(
     require_shape("y", y.shape, (b, t, n_head * d))
     require_shape("grad", grad.shape, y.shape)
     require_shape("lse", lse.shape, (b, n_head, t))
+    require_dtype("y", y.dtype, qkv.dtype)
     require_dtype("grad", grad.dtype, qkv.dtype)
+    require_dtype("lse", lse.dtype, statistics_dtype(qkv.dtype))
     return [(qkv.shape, qkv.dtype)]
 
 

@@ -1,4 +1,6 @@
-"""Attention from other ops of the table: what a backend without an attention kernel runs [contract 4.3]."""
+"""Attention from other ops of the table, a block of queries at a time: what a backend without an attention kernel runs
+[contract 4.3].
+"""
 
 from __future__ import annotations
 
@@ -12,83 +14,126 @@ from ..backend.dispatch import composite
 from ..backend.registration import on_change
 from ..creation import from_numpy
 from ..device import Device
-from ..dtype import HALF, float32
-from .base import Cast, NoOpForward
+from ..kernels.tiles import query_tiles
+from .base import AccumulateGrad, NoOpForward
+from .compare import GtForward
 from .elementwise import AddForward, DivForward, MulForward, MulScalarForward, SubForward
 from .indexing import MaskForward
 from .linear import MatmulForward
+from .norm_composite import narrow, wide
 from .reduction import MaxForward, SumForward
-from .shape import ConcatForward, PermuteForward, RepeatInterleaveForward, SplitForward, TransposeForward
+from .shape import ConcatForward, PermuteForward, SliceBackward, SliceForward, SplitForward, TransposeForward
 from .unary import ExpForward, LogForward
 
 
 @lru_cache(maxsize=16)
-def _later(t: int, device: Device) -> Any:
-    """Return which keys are later than the query, bool (t, t), on ``device``."""
-    return from_numpy(np.triu(np.ones((t, t), np.bool_), 1), device)
+def _positions(keys: int, device: Device) -> Any:
+    """Return 0 .. keys - 1 on ``device``."""
+    return from_numpy(np.arange(keys), device)
 
 
-on_change.append(_later.cache_clear)
+on_change.append(_positions.cache_clear)
 
 
-def _heads(packed: Any, n: int) -> Any:
-    """Return (B, T, n d) as (B, n, T, d)."""
+def _heads(packed: Any, groups: int, shared: int) -> Any:
+    """Return (B, T, groups shared d) as (B, groups, shared, T, d)."""
     b, t, width = packed.shape
-    return PermuteForward(NoOpForward(packed, (b, t, n, width // n)), (0, 2, 1, 3))
+    split = NoOpForward(packed, (b, t, groups, shared, width // (groups * shared)))
+    return PermuteForward(split, (0, 2, 3, 1, 4))
 
 
 def _pack(heads: Any) -> Any:
-    """Return (B, n, T, d) as (B, T, n d)."""
-    b, n, t, d = heads.shape
-    return NoOpForward(PermuteForward(heads, (0, 2, 1, 3)), (b, t, n * d))
+    """Return (B, groups, shared, T, d) as (B, T, groups shared d)."""
+    b, g, r, t, d = heads.shape
+    return NoOpForward(PermuteForward(heads, (0, 3, 1, 2, 4)), (b, t, g * r * d))
 
 
 def _unpack(qkv: Any, n_head: int, n_kv_head: int) -> tuple[Any, Any, Any]:
-    """Return q, k, v as (B, n_head, T, d), keys and values repeated for the query heads that they serve."""
+    """Return q (B, G, r, T, d), k and v (B, G, 1, T, d): G key/value heads serving r query heads each."""
     d = qkv.shape[2] // (n_head + 2 * n_kv_head)
     q, k, v = SplitForward(qkv, (n_head * d, n_kv_head * d, n_kv_head * d), 2)
-    q, k, v = _heads(q, n_head), _heads(k, n_kv_head), _heads(v, n_kv_head)
-    if n_head != n_kv_head:
-        k, v = (RepeatInterleaveForward(x, n_head // n_kv_head, 1) for x in (k, v))
-    return q, k, v
+    return _heads(q, n_kv_head, n_head // n_kv_head), _heads(k, n_kv_head, 1), _heads(v, n_kv_head, 1)
+
+
+def _range(x: Any, start: int, stop: int) -> tuple[tuple[int, ...], ...]:
+    """Return the starts, ends and steps of rows start .. stop - 1 of x, counted along the last axis but one."""
+    return (
+        (0,) * (len(x.shape) - 2) + (start, 0),
+        (*x.shape[:-2], stop, x.shape[-1]),
+        (1,) * len(x.shape),
+    )
+
+
+def _rows(x: Any, start: int, stop: int) -> Any:
+    """Return rows start .. stop - 1 of x (..., T, d)."""
+    return x if stop - start == x.shape[-2] else SliceForward(x, *_range(x, start, stop))
+
+
+def _add_rows(total: Any, part: Any) -> Any:
+    """Return total + part, whose rows are total's first ones, or all where there is no total yet."""
+    if total is None:
+        return part
+    stop = part.shape[-2]
+    AccumulateGrad(SliceBackward(part, total.shape, *_range(total, 0, stop)), 1.0, total)
+    return total
 
 
 def _scores(q: Any, k: Any, causal: bool) -> Any:
-    scores = MulScalarForward(MatmulForward(q, TransposeForward(k, 2, 3)), 1.0 / math.sqrt(q.shape[-1]))
-    return MaskForward(scores, _later(q.shape[2], q.device), -math.inf) if causal else scores
+    """Return q kᵀ / sqrt(d), the queries being the last of the keys' positions; -inf at keys that are later."""
+    scores = MulScalarForward(MatmulForward(q, TransposeForward(k, 3, 4)), 1.0 / math.sqrt(q.shape[-1]))
+    if not causal:
+        return scores
+    queries, keys = q.shape[3], k.shape[3]
+    columns = NoOpForward(_positions(keys, q.device), (1, keys))
+    own = _rows(NoOpForward(columns, (keys, 1)), keys - queries, keys)
+    return MaskForward(scores, GtForward(columns, own), -math.inf)
 
 
 @composite
 def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any:
-    dtype = qkv.dtype
-    q, k, v = _unpack(Cast(qkv, float32) if dtype in HALF else qkv, n_head, n_kv_head)
-    scores = _scores(q, k, causal)
-    peak = MaxForward(scores, (3,), True)
-    weights = ExpForward(SubForward(scores, peak))
-    total = SumForward(weights, (3,), True)
-    y = _pack(MatmulForward(DivForward(weights, total), v))
-    lse = NoOpForward(AddForward(peak, LogForward(total)), q.shape[:3])
-    return Cast(y, dtype) if dtype in HALF else y, lse
+    q, k, v = _unpack(wide(qkv), n_head, n_kv_head)
+    b, g, r, t, _ = q.shape
+    blocks: list[Any] = []
+    for start, stop, seen in query_tiles(t, t, causal):
+        scores = _scores(_rows(q, start, stop), _rows(k, 0, seen), causal)
+        peak = MaxForward(scores, (4,), True)
+        weights = ExpForward(SubForward(scores, peak))
+        total = SumForward(weights, (4,), True)
+        y = MatmulForward(DivForward(weights, total), _rows(v, 0, seen))
+        blocks.insert(0, (y, AddForward(peak, LogForward(total))))
+    y, lse = (_joined(parts) for parts in zip(*blocks, strict=True))
+    return narrow(_pack(y), qkv.dtype), NoOpForward(lse, (b, g * r, t))
 
 
 @composite
 def AttentionBackward(
     qkv: Any, y: Any, lse: Any, grad: Any, n_head: int, n_kv_head: int, causal: bool
 ) -> Any:
-    dtype = qkv.dtype
-    if dtype in HALF:
-        qkv, y, grad = (Cast(x, float32) for x in (qkv, y, grad))
-    q, k, v = _unpack(qkv, n_head, n_kv_head)
-    b, _, t, d = q.shape
-    dy = _heads(grad, n_head)
-    p = ExpForward(SubForward(_scores(q, k, causal), NoOpForward(lse, (*lse.shape, 1))))
-    delta = SumForward(MulForward(dy, _heads(y, n_head)), (3,), True)
-    inner = SubForward(MatmulForward(dy, TransposeForward(v, 2, 3)), delta)
-    ds = MulScalarForward(MulForward(p, inner), 1.0 / math.sqrt(d))
-    dq = MatmulForward(ds, k)
-    dk, dv = MatmulForward(TransposeForward(ds, 2, 3), q), MatmulForward(TransposeForward(p, 2, 3), dy)
-    if n_head != n_kv_head:
-        group = (b, n_kv_head, n_head // n_kv_head, t, d)
-        dk, dv = (SumForward(NoOpForward(x, group), (2,), False) for x in (dk, dv))
-    dqkv = ConcatForward((_pack(dq), _pack(dk), _pack(dv)), 2)
-    return Cast(dqkv, dtype) if dtype in HALF else dqkv
+    q, k, v = _unpack(wide(qkv), n_head, n_kv_head)
+    b, g, r, t, d = q.shape
+    dy, saved = (_heads(wide(x), g, r) for x in (grad, y))
+    delta = SumForward(MulForward(dy, saved), (4,), True)
+    log_total = NoOpForward(lse, (b, g, r, t, 1))
+    blocks: list[Any] = []
+    dk = dv = None
+    for start, stop, seen in query_tiles(t, t, causal):
+        mine, theirs = _rows(q, start, stop), _rows(k, 0, seen)
+        dyi = _rows(dy, start, stop)
+        p = ExpForward(SubForward(_scores(mine, theirs, causal), _rows(log_total, start, stop)))
+        dp = MatmulForward(dyi, TransposeForward(_rows(v, 0, seen), 3, 4))
+        ds = MulForward(p, SubForward(dp, _rows(delta, start, stop)))
+        ds = MulScalarForward(ds, 1.0 / math.sqrt(d))
+        blocks.insert(0, MatmulForward(ds, theirs))
+        dk, dv = _add_rows(dk, _summed(ds, mine)), _add_rows(dv, _summed(p, dyi))
+    dqkv = ConcatForward((_pack(_joined(blocks)), _pack(dk), _pack(dv)), 2)
+    return narrow(dqkv, qkv.dtype)
+
+
+def _joined(blocks: Any) -> Any:
+    return blocks[0] if len(blocks) == 1 else ConcatForward(tuple(blocks), 3)
+
+
+def _summed(a: Any, b: Any) -> Any:
+    """Return aᵀ b, summed over the query heads that share a key/value head."""
+    product = MatmulForward(TransposeForward(a, 3, 4), b)
+    return product if product.shape[2] == 1 else SumForward(product, (2,), True)
