@@ -7,7 +7,7 @@ from types import ModuleType
 from ..backend.kernels import register_kernel
 from ..backend.optable import OPS
 from ..device import DeviceType
-from . import activation, attention, elementwise, indexing, linear, loss, norm, optimizer, ufuncs
+from . import activation, attention, elementwise, indexing, linear, loss, norm, optimizer, rope, ufuncs
 
 MODULES: tuple[ModuleType, ...] = (
     activation,
@@ -18,6 +18,7 @@ MODULES: tuple[ModuleType, ...] = (
     loss,
     norm,
     optimizer,
+    rope,
     ufuncs,
 )
 
