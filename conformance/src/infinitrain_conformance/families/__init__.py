@@ -24,9 +24,9 @@ def all_cases() -> tuple[OpCase, ...]:
     """Return every case of an op that this infinitrain-core has."""
     from infinitrain.backend import OPS
 
-    from . import attention, elementwise, indexing, linear, loss, norm, pointwise, reduction
+    from . import attention, elementwise, indexing, linear, loss, norm, pointwise, reduction, rope
 
-    families = (linear, norm, elementwise, attention, loss, indexing, pointwise, reduction)
+    families = (linear, norm, rope, elementwise, attention, loss, indexing, pointwise, reduction)
     return tuple(case for family in families for case in family.CASES if case.op in OPS)
 
 
