@@ -47,6 +47,12 @@ TABLE: Final[dict[str, Tolerance]] = {
     "GeluBackward": Tolerance(constant=24.0, reason="as the forward, and a product of two such terms"),
     "LayerNormForward": Tolerance(constant=16.0, reason="division and root of a two-pass variance"),
     "LayerNormBackward": Tolerance(constant=16.0, reason="three terms that cancel"),
+    "RmsNormForward": Tolerance(constant=16.0, reason="division and root of a mean of squares"),
+    "RmsNormBackward": Tolerance(constant=16.0, reason="two terms that cancel"),
+    "AddLayerNormForward": Tolerance(constant=16.0, reason="as LayerNormForward"),
+    "AddLayerNormBackward": Tolerance(constant=16.0, reason="as LayerNormBackward"),
+    "AddRmsNormForward": Tolerance(constant=16.0, reason="as RmsNormForward"),
+    "AddRmsNormBackward": Tolerance(constant=16.0, reason="as RmsNormBackward"),
     "AttentionForward": Tolerance(
         constant=32.0,
         half=2.0,
