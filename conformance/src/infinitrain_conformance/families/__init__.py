@@ -14,7 +14,6 @@ from ..cases import HALF_AND_SINGLE, OpCase
 ELSEWHERE: Final = {
     "Cast": "base_ops", "Fill": "base_ops", "NoOpForward": "base_ops", "NoOpBackward": "base_ops",
     "Copy": "base_ops", "AccumulateGrad": "base_ops",
-    "AdamW": "optimizer", "SGD": "optimizer", "SquaredNorm": "optimizer", "ScaleInPlace": "optimizer",
 }  # fmt: skip
 """Ops whose cases do not fit the matrix, and the file of their tests."""
 
@@ -24,9 +23,37 @@ def all_cases() -> tuple[OpCase, ...]:
     """Return every case of an op that this infinitrain-core has."""
     from infinitrain.backend import OPS
 
-    from . import attention, elementwise, indexing, linear, loss, norm, pointwise, reduction, rope
+    from . import (
+        activation,
+        attention,
+        clamp,
+        dropout,
+        elementwise,
+        indexing,
+        linear,
+        loss,
+        norm,
+        optimizer,
+        pointwise,
+        reduction,
+        rope,
+    )
 
-    families = (linear, norm, rope, elementwise, attention, loss, indexing, pointwise, reduction)
+    families = (
+        activation,
+        clamp,
+        dropout,
+        linear,
+        norm,
+        rope,
+        elementwise,
+        attention,
+        loss,
+        indexing,
+        pointwise,
+        reduction,
+        optimizer,
+    )
     return tuple(case for family in families for case in family.CASES if case.op in OPS)
 
 
@@ -56,12 +83,12 @@ def first_cases() -> list[OpCase]:
 
 @cache
 def level_of(op: str) -> str:
-    """Return L3 for gradients and optimizer steps, L2 for the others."""
+    """Return L3 for gradients and what optimizers do with them, L2 for the others."""
     from infinitrain.backend import OPS
 
     row = OPS[op]
     gradients = {name for other in OPS.values() for name in other.gradient} - {
         name for name in OPS if name.endswith("Forward")
     }
-    backward = op in gradients or "Backward" in op
+    backward = op in gradients or "Backward" in op or op in ("GlobalNorm", "AllFinite")
     return "L3" if backward or (row.writes and op not in ("Fill", "Copy")) else "L2"

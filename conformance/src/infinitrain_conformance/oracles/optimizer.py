@@ -1,12 +1,13 @@
-"""Optimizer steps."""
+"""Optimizer steps, and what is asked of all gradients."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from .want import Array, Want
+from .want import Array, Want, plain
 
 
 def adamw(p: Array, g: Array, m: Array, v: Array, h: dict[str, Any]) -> tuple[Want, Want, Want]:
@@ -38,3 +39,15 @@ def sgd(p: Array, g: Array, b: Array | None, h: dict[str, Any]) -> tuple[Want, W
         else:
             step, size = b_value, b_size
     return Want(p - h["lr"] * step, np.abs(p) + h["lr"] * size), new_b
+
+
+def global_norm(tensors: tuple[Array, ...]) -> dict[str, Want]:
+    """Return the norm of everything. math.hypot takes any range; of an infinity and NaN it prefers the infinity."""
+    elements = np.concatenate([t.reshape(-1) for t in tensors])
+    norm = np.asarray(math.nan if np.isnan(elements).any() else math.hypot(*elements.tolist()))
+    return {"norm": Want(norm, norm, elements.size)}
+
+
+def all_finite(tensors: tuple[Array, ...]) -> dict[str, Want]:
+    """Return 1 when no element is infinite or NaN, else 0."""
+    return {"finite": plain(np.asarray(float(all(math.isfinite(x) for t in tensors for x in t.flat))))}

@@ -11,7 +11,7 @@ from . import autograd, backend, ops
 from . import cpu as _cpu
 from . import tensor as _tensor
 from .__about__ import __version__
-from .autograd import enable_grad, is_grad_enabled, no_grad
+from .autograd import autocast, enable_grad, is_autocast_enabled, is_grad_enabled, no_grad
 from .backend import DeviceGuard, synchronize
 from .creation import arange, empty, from_dlpack, from_numpy, full, ones, tensor, zeros
 from .device import CPU, Device, DeviceType
@@ -52,6 +52,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "arange",
+    "autocast",
     "autograd",
     "backend",
     "bfloat16",
@@ -69,6 +70,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_autocast_enabled",
     "is_grad_enabled",
     "manual_seed",
     "nn",

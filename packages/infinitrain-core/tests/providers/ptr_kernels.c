@@ -270,11 +270,11 @@ num ptr_ScaleInPlace(float **xs, double factor, num count, const num *n) {
     return 0;
 }
 
-num ptr_SquaredNorm(float **xs, float *total, num count, const num *n) {
+num ptr_GlobalNorm(float **xs, float *norm, num count, const num *n) {
     double sum = 0;
     for (num t = 0; t < count; t++)
         for (num i = 0; i < n[t]; i++) sum += (double)xs[t][i] * xs[t][i];
-    *total = (float)sum;
+    *norm = (float)sqrt(sum);
     return 0;
 }
 

@@ -84,7 +84,7 @@ FLOAT32 = {
     "LayerNormBackward": lambda x, weight, mean, rstd, grad, *, out, accumulate=False: (*size(x), accumulate),
     "AttentionForward": lambda qkv, n_head, n_kv_head, causal, *, out: qkv.shape,
     "AttentionBackward": lambda qkv, y, lse, grad, n_head, n_kv_head, causal, *, out: qkv.shape,
-    "SquaredNorm": lambda tensors, *, out: counts(tensors),
+    "GlobalNorm": lambda tensors, *, out: counts(tensors),
     "ScaleInPlace": lambda tensors, factor: counts(tensors),
     "AdamW": lambda params, grads, ms, vs, lr, beta1, beta2, eps, weight_decay, step: counts(params),
 }

@@ -19,8 +19,8 @@ def backward(root: Tensor, gradient: Tensor | None = None, retain_graph: bool = 
 
     ``gradient`` has root's shape and dtype; without it root must have one element and 1 is used.
     """
-    enabled = state.enabled
-    state.enabled = False
+    enabled, region = state.enabled, state.autocast
+    state.enabled, state.autocast = False, None
     try:
         seed = _seed(root, gradient)
         if root._node is None:
@@ -28,7 +28,7 @@ def backward(root: Tensor, gradient: Tensor | None = None, retain_graph: bool = 
         else:
             _Walk(root, seed, retain_graph).run()
     finally:
-        state.enabled = enabled
+        state.enabled, state.autocast = enabled, region
 
 
 def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
@@ -90,6 +90,8 @@ class _Walk:
                 raise AutogradError(
                     f"{node.name}.backward returned {len(results)} gradients for {len(edges)} arguments"
                 )
+            if node._cast is not None:
+                results = _uncast(node._cast, results)
             for edge, grad in zip(edges, results):  # noqa: B905 - equal lengths, checked above
                 if edge is None:
                     continue
@@ -148,6 +150,16 @@ class _Walk:
         if not entry[1]:
             del self.leaves[id(leaf)]
             _finish(leaf, _hooked(leaf, entry[2]), entry[3])
+
+
+def _uncast(cast: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return gradients in the dtypes that the arguments had before autocast."""
+    return tuple(
+        [
+            g if was is None or g is None or g is LANDED or g.dtype is was else OPS["Cast"].call(g, was)
+            for was, g in zip(cast, grads, strict=True)
+        ]
+    )
 
 
 def _count_hooked(first: Node) -> dict[int, list[Any]]:

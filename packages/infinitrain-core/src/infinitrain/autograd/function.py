@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 from ..backend.optable import Op
 from ..backend.runtime import get_device_guard_impl
 from ..device import CPU
+from ..dtype import DType, float32
 from ..errors import AutogradError
 from ..tensor import Tensor
+from .autocast import CASTING, cast_arguments
 from .grad_mode import state
 
 _sequence = count().__next__
@@ -32,12 +34,13 @@ class Node:
 
     ``_edges`` has one entry per argument of ``apply``: None where no gradient is wanted, else (node, result index), or
     (leaf tensor, -1); the whole is None once freed. ``_seq`` grows with creation, so that descending order is a
-    topological order. ``_stream`` is where forward ran, on a device that has streams.
+    topological order. ``_stream`` is where forward ran, on a device that has streams. ``_cast`` has, where autocast
+    changed arguments, the dtype that each of them had before (None for the others).
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_edges", "_fn", "_hooks", "_n_results", "_saved", "_seq", "_stream", "_unpack",
-        "_versions",
+        "__dict__", "__weakref__", "_cast", "_edges", "_fn", "_hooks", "_n_results", "_saved", "_seq", "_stream",
+        "_unpack", "_versions",
     )  # fmt: skip
     _fn: type[Function]
     _seq: int
@@ -48,12 +51,13 @@ class Node:
     _hooks: list[tuple[int, Callable[..., Any]]] | None
     _unpack: Callable[..., Any] | None
     _stream: tuple[Any, Any] | None
+    _cast: list[DType | None] | None
 
     def __init__(self, edges: Any = None) -> None:
         self._edges = edges
         self._saved = ()
         self._n_results = 1
-        self._hooks = self._unpack = self._stream = None
+        self._hooks = self._unpack = self._stream = self._cast = None
 
     @property
     def name(self) -> str:
@@ -107,10 +111,13 @@ class Node:
         destination = leaf._grad
         if destination is None:
             destination = leaf._new_grad()
+        accumulates = bool(op.op.accumulates)  # type: ignore[attr-defined]
+        if self._cast is not None and not self._lands(index, accumulates, destination):
+            return op(*args)
         if leaf._stale and destination.spec is leaf.spec:
             op(*args, out=destination)
             leaf._stale = False
-        elif op.op.accumulates:  # type: ignore[attr-defined]
+        elif accumulates:
             op(*args, out=destination, accumulate=not leaf._stale)
             leaf._stale = False
         else:
@@ -127,13 +134,12 @@ class Node:
             edge = edges[index]
             if edge is not None and edge[1] < 0 and k in accumulates and edge[0]._hooks is None:
                 leaf = edge[0]
-                for (
-                    taken
-                ) in leaves:  # a leaf that is two arguments takes one result; the engine adds the other
-                    if taken is leaf:
-                        break
-                else:
-                    outs.append(leaf._grad if leaf._grad is not None else leaf._new_grad())
+                destination = leaf._grad if leaf._grad is not None else leaf._new_grad()
+                # A leaf that is two arguments takes one result; the engine adds the other.
+                if not any(taken is leaf for taken in leaves) and (
+                    self._cast is None or self._lands(index, True, destination)
+                ):
+                    outs.append(destination)
                     flags.append(not leaf._stale)
                     leaves.append(leaf)
                     continue
@@ -145,6 +151,14 @@ class Node:
         for leaf in leaves:
             leaf._stale = False
         return tuple([g if out is None else LANDED for g, out in zip(got, outs, strict=True)])
+
+    def _lands(self, index: int, accumulates: bool, destination: Any) -> bool:
+        """Tell whether the gradient of an argument that autocast may have cast can be written into a destination.
+
+        It is in the lower dtype: an op that accumulates adds it to float32 unrounded, others are the engine's to cast.
+        """
+        cast = self._cast
+        return cast is None or cast[index] is None or (accumulates and destination.dtype is float32)
 
 
 FREED = (
@@ -197,11 +211,13 @@ class Function:
     """
 
     row: ClassVar[Op | None] = None
+    _policy: ClassVar[str | None] = None  # where autocast casts
 
     def __init_subclass__(cls, *, op: Callable[..., Any] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if op is not None:
-            cls.row = op.op  # type: ignore[attr-defined]
+            row: Op = op.op  # type: ignore[attr-defined]
+            cls.row, cls._policy = row, row.autocast if row.autocast in CASTING else None
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
@@ -214,8 +230,11 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run forward and, when grad mode is on and an argument requires grad, record it."""
+        given, cast = args, None
+        if state.autocast is not None and cls._policy is not None:
+            given, cast = cast_arguments(state.autocast, cls._policy, args)
         if not state.enabled:
-            return cls.forward(_NO_GRAPH, *args)
+            return cls.forward(_NO_GRAPH, *given)
         edges = [
             None
             if not isinstance(a, Tensor) or not a._requires_grad
@@ -226,23 +245,25 @@ class Function:
         ctx = Node(edges) if recorded else _NO_GRAPH
         state.enabled = False
         try:
-            result = cls.forward(ctx, *args)
+            result = cls.forward(ctx, *given)
         finally:
             state.enabled = True
         if not recorded:
             return result
+        if cast is not None:
+            ctx._cast = cast
         ctx._fn = cls
         ctx._seq = _sequence()
         if result.__class__ is tuple:
-            result = tuple([_own(r, args) for r in result])
+            result = tuple([_own(r, given) for r in result])
             ctx._n_results = len(result)
             _keep(ctx, result)
             for index, r in enumerate(result):
                 _attach(r, ctx, index)
             return result
-        for a in args:
+        for a in given:
             if a is result:  # an argument must not become this call's result
-                result = _own(result, args)
+                result = _own(result, given)
         if ctx._saved:
             _keep(ctx, (result,))
         spec = result.spec

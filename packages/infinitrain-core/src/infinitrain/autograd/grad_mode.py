@@ -1,4 +1,4 @@
-"""Grad mode: whether ops record a graph. Per thread."""
+"""What holds per thread: grad mode (whether ops record a graph), saved-tensor hooks, and the autocast region."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 class _State(threading.local):
     enabled = True
     modes: tuple[bool, ...] = ()  # what the enclosing blocks found, innermost last
+    autocast: Any = None  # the Region, see autocast.py; None outside of all
+    regions: tuple[Any, ...] = ()
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
 

@@ -24,6 +24,7 @@ from ..errors import DtypeError, ShapeError
 Results = Sequence[tuple[tuple[int, ...], DType]]
 
 PROFILES: Final = ("base", "training", "moe", "parallel", "fused", "extra")
+POLICIES: Final = ("lower", "float32", "widest", "keep")
 DTYPES: Final = {"all": ALL, "floating": FLOATING, "integer": INTEGER, "numeric": INTEGER + FLOATING}
 # Annotation of an infer function -> kind of parameter. A scalar is a run-time number that never decides a shape (its
 # type may decide the dtype); everything else that is no tensor is an attribute, part of the cache key.
@@ -146,6 +147,10 @@ class OpTable(dict[str, Op]):
         if row.profile not in PROFILES:
             raise ValueError(
                 f"op {row.name}: unknown profile {row.profile!r}; one of {PROFILES} [contract 4.2]"
+            )
+        if row.autocast not in POLICIES:
+            raise ValueError(
+                f"op {row.name}: unknown autocast policy {row.autocast!r}; one of {POLICIES} [contract 5.1]"
             )
         if not row.doc and sys.flags.optimize < 2:  # python -OO strips them all
             raise ValueError(f"op {row.name} has no documentation [contract 4.1]")

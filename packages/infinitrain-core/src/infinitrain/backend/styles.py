@@ -212,6 +212,7 @@ def into(
     count, marked = len(results), row.accumulates_index
     nothing, everything = (False,) * count, tuple([i in marked for i in range(count)])
     places, name = range(count), row.name
+    widened: dict[tuple[TensorSpec, ...], Callable[..., Any]] = {}
 
     def run_into(out: Any, accumulate: Any, *args: Any) -> Any:
         outs = out if out.__class__ is tuple else (out,)
@@ -222,7 +223,13 @@ def into(
             flags = everything if flags else nothing
         if len(outs) != count:
             raise TypeError(f"{name}: out has {len(outs)} tensors, the op {count} results [contract 4.4]")
-        if style == "destination" and (flags == nothing or (can_accumulate and flags == everything)):
+        if style != "destination":
+            whole = False
+        elif can_accumulate:
+            whole = flags in (nothing, everything)
+        else:
+            whole = flags == nothing and (not marked or _as_inferred(outs, results))
+        if whole:
             filled = []
             for i in places:
                 o = outs[i]
@@ -236,7 +243,7 @@ def into(
                 fn(*args, out=target)
             else:
                 fn(*args, out=target, accumulate=True)
-        else:  # value style, or a mix of adding and overwriting that one call cannot express
+        else:  # value style, or what one call cannot express: a mix of adding and overwriting, a wider dtype
             for i, add in enumerate(flags):
                 if add and i not in marked:
                     raise KernelError(f"{name} does not accumulate into {row.result_name(i)} [contract 4.4]")
@@ -246,7 +253,7 @@ def into(
             if widen is not None:
                 wide = tuple([s if o is None else o.spec for o, s in zip(outs, results, strict=True)])
                 if any(w.dtype is not s.dtype for w, s in zip(wide, results, strict=True)):
-                    produce = widen(wide, *args)
+                    produce = widened.get(wide) or widened.setdefault(wide, widen(wide, *args))
             target = pack(_fill_from_values(produce(*args), outs, flags))
         for o in outs:
             if o is not None:
@@ -254,6 +261,11 @@ def into(
         return target
 
     return run_into
+
+
+def _as_inferred(outs: tuple[Any, ...], results: tuple[TensorSpec, ...]) -> bool:
+    """Tell whether destinations have the inferred dtypes; only kernels that accumulate know wider ones."""
+    return all(o is None or o.spec.dtype is s.dtype for o, s in zip(outs, results, strict=True))
 
 
 def _fill_from_values(got: Any, outs: tuple[Any, ...], flags: tuple[bool, ...]) -> tuple[Any, ...]:

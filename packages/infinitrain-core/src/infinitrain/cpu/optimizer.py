@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -38,14 +39,45 @@ def AdamW(
             p -= t
 
 
-def SquaredNorm(tensors: Any, *, out: Any) -> None:
+def GlobalNorm(tensors: Any, *, out: Any) -> None:
+    flat = [t.array.reshape(-1) for t in tensors if t.numel]
+    with np.errstate(all="ignore"):
+        # One pass: sums in the elements' dtype inside, float64 across.
+        total = sum(float(np.dot(part, part)) for part in _parts(flat, 1 << 20))
+        limits = np.finfo(np.result_type(*flat)) if flat else np.finfo(np.float32)
+        # Below this, squares that were flushed to zero would be missed.
+        lost = sum(a.size for a in flat) * float(limits.smallest_normal) / float(limits.eps)
+        if flat and not lost < total < math.inf:
+            out.array[...] = _scaled_norm(flat)
+        else:
+            out.array[...] = math.sqrt(total)
+
+
+def _parts(flat: list[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    for a in flat:
+        for start in range(0, a.size, size):
+            yield a[start : start + size]
+
+
+def _scaled_norm(flat: list[np.ndarray]) -> float:
+    """Return the norm when squares overflow or underflow: of the elements' shares in the largest one."""
+    largest = float(max((np.abs(part).max() for part in _parts(flat, BLOCK)), key=_nan_last))
+    if not 0.0 < largest < math.inf:
+        return largest  # 0, an infinity or NaN
     total = 0.0
-    for t in tensors:
-        flat = t.array.reshape(-1)
-        for start in range(0, flat.size, 1 << 20):  # float32 sums inside, float64 across
-            part = flat[start : start + (1 << 20)]
-            total += float(np.dot(part, part))
-    out.array[...] = total
+    for part in _parts(flat, BLOCK):
+        share = part.astype(np.float64) / largest
+        total += float(np.dot(share, share))
+    return largest * math.sqrt(total)
+
+
+def _nan_last(value: Any) -> tuple[bool, float]:
+    return bool(np.isnan(value)), float(value)
+
+
+def AllFinite(tensors: Any, *, out: Any) -> None:
+    flat = [t.array.reshape(-1) for t in tensors]
+    out.array[...] = all(bool(np.isfinite(part).all()) for part in _parts(flat, BLOCK))
 
 
 def ScaleInPlace(tensors: Any, factor: float) -> None:

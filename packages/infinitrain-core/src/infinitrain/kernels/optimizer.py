@@ -43,12 +43,31 @@ def SGD(
 
 
 @array_kernel()
-def SquaredNorm(xp: Any, tensors: Any) -> Any:
+def GlobalNorm(xp: Any, tensors: Any) -> Any:
     wide = xp.float64 if any(str(t.dtype).endswith("float64") for t in tensors) else xp.float32
-    total = xp.zeros((), dtype=wide, **xp.on(tensors[0]))
+    zero = xp.zeros((), dtype=wide, **xp.on(tensors[0]))
+    filled = [xp.astype(t, wide, copy=False) for t in tensors if t.size]
+    total = sum((xp.sum(t * t) for t in filled), start=zero)
+    # One pass, unless the squares left the dtype's range: below this what was flushed to zero would be missed.
+    limits = xp.finfo(wide)
+    lost = sum(t.size for t in filled) * float(limits.smallest_normal) / float(limits.eps)
+    if not filled or lost < float(total) <= float(limits.max):
+        return xp.sqrt(total)
+    largest = zero
+    for t in filled:
+        largest = xp.maximum(largest, xp.max(xp.abs(t)))
+    if not 0.0 < float(largest) <= float(limits.max):
+        return largest  # 0, an infinity or NaN
+    shares = [t / largest for t in filled]
+    return largest * xp.sqrt(sum((xp.sum(t * t) for t in shares), start=zero))
+
+
+@array_kernel()
+def AllFinite(xp: Any, tensors: Any) -> Any:
+    finite = xp.ones((), dtype=xp.bool, **xp.on(tensors[0]))
     for t in tensors:
-        total = total + xp.astype(xp.sum(t * t), wide)
-    return total
+        finite = xp.logical_and(finite, xp.all(xp.isfinite(t)))
+    return finite
 
 
 @array_kernel()

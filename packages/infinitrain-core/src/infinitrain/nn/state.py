@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backend.spec import TensorSpec
 from ..creation import from_numpy
 from ..dtype import as_dtype
 from ..errors import DtypeError, InfiniTrainError
@@ -67,7 +68,7 @@ def load_state(module: Module, state: Mapping[str, Any], strict: bool) -> None:
         write(target, value)
 
 
-def mismatch(name: str, value: Any, target: Tensor) -> str | None:
+def mismatch(name: str, value: Any, target: Tensor | TensorSpec) -> str | None:
     """Return what is wrong with ``value`` as the new content of ``target``, or None."""
     if not isinstance(value, Tensor | np.ndarray):
         return f"{name} is a {type(value).__name__}, expected a tensor"

@@ -1,9 +1,9 @@
-"""Optimizer steps and the gradient norm, over lists of tensors."""
+"""Optimizer steps, the gradient norm, and the search for infinities and NaN, over lists of tensors."""
 
 from __future__ import annotations
 
 from ..backend.optable import Results, Scalar, Tensors, op
-from ..dtype import float32, float64
+from ..dtype import bool_, float32, float64
 from ..errors import ShapeError
 
 
@@ -46,12 +46,18 @@ def SGD(
     return []
 
 
-@op(profile="training", results="total")
-def SquaredNorm(tensors: Tensors) -> Results:
-    """The sum of squares of all elements of all tensors, accumulated in float32 or wider, 0-d: float64 where a tensor
-    is, else float32.
+@op(profile="training", results="norm", host_sync=True)
+def GlobalNorm(tensors: Tensors) -> Results:
+    """The root of the sum of squares of all elements of all tensors, 0-d: float64 where a tensor is, else float32.
+    Neither large nor small elements lose their squares: the norm of 1e30 is 1e30.
     """
     return [((), float64 if any(t.dtype is float64 for t in tensors) else float32)]
+
+
+@op(profile="training", results="finite", host_sync=True)
+def AllFinite(tensors: Tensors) -> Results:
+    """True (bool, 0-d) when no element of any tensor is infinite or NaN."""
+    return [((), bool_)]
 
 
 @op(profile="training", results="", writes="tensors")

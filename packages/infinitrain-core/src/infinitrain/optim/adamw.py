@@ -34,10 +34,10 @@ class AdamW(Optimizer):
         weight_decay: float = 0.0,
         *,
         flat: bool = True,
+        master_weights: bool = False,
     ) -> None:
-        super().__init__(
-            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}, flat=flat
-        )
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults, flat=flat, master_weights=master_weights)
 
     def check(self, settings: Mapping[str, Any]) -> None:
         require("AdamW", "lr", settings["lr"], settings["lr"] >= 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf, isfinite, sqrt
+from math import hypot, inf, isfinite
 
 from .. import ops
 from ..device import Device
@@ -22,9 +22,10 @@ def clip_grad_norm(
 ) -> float:
     """Scale the gradients so that their common 2-norm is at most ``max_norm``; return the norm before.
 
-    Factor: min(1, max_norm / (norm + 1e-6)). Parameters without a gradient do not count. Squares are summed
-    in float32 or wider. Waits for the device. Raises NonFiniteGradientError (or returns the norm, and scales
-    nothing), ValueError.
+    Factor: min(1, max_norm / (norm + 1e-6)). Parameters without a gradient do not count. The norm is computed in
+    float32 or wider, and right for gradients whose squares are not. Waits for the device. Raises
+    NonFiniteGradientError (or returns the norm, and scales nothing: what a step with a GradScaler wants, which skips
+    such steps), ValueError.
     """
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm is above 0, got {max_norm}")
@@ -32,7 +33,7 @@ def clip_grad_norm(
     by_device: dict[Device, list[Tensor]] = {}
     for grad in gradients(runs):
         by_device.setdefault(grad.device, []).append(grad)
-    norm = sqrt(sum(float(ops.SquaredNorm(grads).item()) for grads in by_device.values()))
+    norm = hypot(*(float(ops.GlobalNorm(grads).item()) for grads in by_device.values()))
     if not isfinite(norm):
         if error_if_nonfinite:
             raise NonFiniteGradientError(

@@ -54,14 +54,14 @@ class FlatBuffer:
                 copy_between(self.grads[i], grad)
                 p.grad = self.grads[i]
 
-    def new(self) -> Tensor:
-        """Return zeros of the layout of ``data``: an optimizer's state."""
-        return zeros(self.numel, dtype=self.dtype, device=self.device)
+    def new(self, dtype: DType | None = None) -> Tensor:
+        """Return zeros of the layout of ``data``, in a dtype of its own if given: an optimizer's state."""
+        return zeros(self.numel, dtype=dtype or self.dtype, device=self.device)
 
     def part(self, flat: Tensor, index: int) -> Tensor:
         """Return parameter ``index``'s view of a tensor of this layout, with a version of its own."""
-        spec = TensorSpec.of(self.params[index].shape, self.dtype, self.device)
-        view: Tensor = flat.view_as(spec, self.starts[index] * self.dtype.itemsize)
+        spec = TensorSpec.of(self.params[index].shape, flat.dtype, self.device)
+        view: Tensor = flat.view_as(spec, self.starts[index] * flat.dtype.itemsize)
         view._version = None
         return view
 
@@ -70,8 +70,8 @@ class FlatBuffer:
         if start == 0 and stop == len(self.params):
             return flat
         end = self.starts[stop] if stop < len(self.params) else self.numel
-        spec = TensorSpec.of((end - self.starts[start],), self.dtype, self.device)
-        view: Tensor = flat.view_as(spec, self.starts[start] * self.dtype.itemsize)
+        spec = TensorSpec.of((end - self.starts[start],), flat.dtype, self.device)
+        view: Tensor = flat.view_as(spec, self.starts[start] * flat.dtype.itemsize)
         return view
 
 

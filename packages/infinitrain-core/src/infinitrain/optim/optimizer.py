@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from .. import ops
+from ..backend.spec import TensorSpec
 from ..creation import zeros
+from ..dtype import HALF, DType, float32
 from ..nn.parameter import Parameter
 from ..nn.state import StateDictError, mismatch, write
 from ..tensor import Tensor
 from .flat import FlatBuffer, Run, bump, flatten, gradients, runs_with_gradient
 
 NamedParameter = tuple[str, Parameter]
+MASTER: Final = "master"
 
 
 class Optimizer:
@@ -25,14 +29,28 @@ class Optimizer:
     gradients are moved into flat buffers (``infinitrain.optim.flatten``) unless ``flat=False``; their values,
     their identity and the state dict do not show it.
 
+    State is float32 or wider: a float16 or bfloat16 parameter has float32 moments. Its own update is computed in
+    float32 and rounded into it, so that steps below half a unit in the parameter's last place (1/512 of its value for
+    bfloat16) are lost. With ``master_weights`` such parameters get a float32 copy, slot ``master`` of the state: steps
+    are made there and the rounded value is written back. A parameter that somebody else changed since, by loading a
+    state dict for example, counts; the copy follows.
+
     ``groups`` may be changed between steps: ``optimizer.groups[0]["lr"] = 1e-4``.
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
-    """Names of a parameter's state tensors; they have its shape, dtype and device, and start as zeros."""
+    """Names of a parameter's state tensors; they have its shape and device, its dtype but for half precision (float32),
+    and start as zeros."""
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any], *, flat: bool = True) -> None:
-        self.flat = flat
+    def __init__(
+        self,
+        params: Iterable[Any],
+        defaults: dict[str, Any],
+        *,
+        flat: bool = True,
+        master_weights: bool = False,
+    ) -> None:
+        self.flat, self.master_weights = flat, master_weights
         self.groups: list[dict[str, Any]] = []
         self._steps: dict[str, int] = {}
         self._state: dict[str, dict[str, Tensor]] = {}
@@ -40,6 +58,7 @@ class Optimizer:
         self._long: dict[int, dict[str, Tensor]] = {}
         self._homes: dict[str, tuple[Any, ...]] = {}
         self._names: dict[int, str] = {}
+        self._versions: dict[str, int] = {}  # of parameters, when their master copies were equal to them
         entries = list(params)
         if not entries:
             raise ValueError(
@@ -85,12 +104,17 @@ class Optimizer:
                 params = [
                     r.params[0] if r.flat is None else r.flat.run(r.flat.data, r.start, r.stop) for r in runs
                 ]
+                masters = [self._master_of(r, p) for r, p in zip(runs, params, strict=True)]
                 state = {slot: [self._slot(r, slot) for r in runs] for slot in self.active_slots(group)}
-                self.update(group, step, params, gradients(runs), state)
+                self.update(group, step, masters, gradients(runs), state)
+                for p, master in zip(params, masters, strict=True):
+                    if master is not p:
+                        ops.Cast(master, p.dtype, out=p)
                 bump(runs, type(self).__name__, gradients=False)
                 for run in runs:
                     for p in run.params:
-                        self._steps[self._names[id(p)]] = step
+                        name = self._names[id(p)]
+                        self._steps[name], self._versions[name] = step, p.version
 
     def zero_grad(self) -> None:
         """Mark all gradients stale; no memory is touched [contract 4.5]."""
@@ -111,9 +135,10 @@ class Optimizer:
         self._prepare()
         state: dict[str, dict[str, Any]] = {}
         for group in self.groups:
-            for name in group["params"]:
+            for name, p in group["params"].items():
                 if self._steps.get(name):
-                    tensors = {slot: self._state[name][slot].detach() for slot in self.active_slots(group)}
+                    self._follow(name, p)
+                    tensors = {slot: self._state[name][slot].detach() for slot in self._slots(group, p)}
                     state[name] = {"step": self._steps[name], **tensors}
         return {"state": state, "groups": [{**g, "params": list(g["params"])} for g in self.groups]}
 
@@ -132,14 +157,15 @@ class Optimizer:
             group.update({k: v for k, v in saved.items() if k != "params"})
         self._prepare()  # other settings may need other state
         for group in self.groups:
-            for name in group["params"]:
+            for name, p in group["params"].items():
                 held = state.get(name)
                 self._steps[name] = held["step"] if held else 0
-                for slot in self.active_slots(group):
+                self._versions.pop(name, None)  # a master copy counts if it rounds to the parameter
+                for slot in self._slots(group, p):
                     target = self._state[name][slot]
                     if held:
                         write(target, held[slot])
-                    else:
+                    elif slot != MASTER:
                         target.zero_()
 
     # Inside -------------------------------------------------------------------------------------------------
@@ -161,43 +187,67 @@ class Optimizer:
         moved.
         """
         for group in self.groups:
-            slots = self.active_slots(group)
             for name, p in group["params"].items():
-                if self._homes.get(name) != (p._flat, p.spec, slots):
-                    self._place(group, slots)
+                if self._homes.get(name) != (p._flat, p.spec, self._slots(group, p)):
+                    self._place(group)
                     break
 
-    def _place(self, group: dict[str, Any], slots: tuple[str, ...]) -> None:
+    def _place(self, group: dict[str, Any]) -> None:
         if self.flat:
             flatten(group["params"].values())
         for name, p in group["params"].items():
+            slots, dtype = self._slots(group, p), state_dtype(p)
             home = (p._flat, p.spec, slots)
             if self._homes.get(name) == home:
                 continue
             old = self._state.get(name, {})
             if p._flat is None:
-                new = {slot: zeros(p.shape, dtype=p.dtype, device=p.device) for slot in slots}
+                new = {slot: zeros(p.shape, dtype=dtype, device=p.device) for slot in slots}
             else:
                 flat, index = p._flat
-                whole = self._long_state(flat, slots)
+                whole = self._long_state(flat, slots, dtype)
                 new = {slot: flat.part(whole[slot], index) for slot in slots}
             for slot in old.keys() & new.keys():
                 new[slot].copy_(old[slot])
+            if MASTER in new and MASTER not in old:
+                new[MASTER].copy_(p.detach())
+                self._versions[name] = p.version
             self._state[name], self._homes[name] = new, home
         in_use = {id(h[0][0]) for h in self._homes.values() if h[0] is not None}
         self._long = {key: held for key, held in self._long.items() if key in in_use}
 
-    def _long_state(self, flat: FlatBuffer, slots: tuple[str, ...]) -> dict[str, Tensor]:
+    def _long_state(self, flat: FlatBuffer, slots: tuple[str, ...], dtype: DType) -> dict[str, Tensor]:
         held = self._long.setdefault(id(flat), {})
         for slot in slots:
             if slot not in held:
-                held[slot] = flat.new()
+                held[slot] = flat.new(dtype)
         return held
 
     def _slot(self, run: Run, slot: str) -> Tensor:
         if run.flat is None:
             return self._state[self._names[id(run.params[0])]][slot]
         return run.flat.run(self._long[id(run.flat)][slot], run.start, run.stop)
+
+    def _slots(self, group: Mapping[str, Any], p: Parameter) -> tuple[str, ...]:
+        slots = self.active_slots(group)
+        return (*slots, MASTER) if self.master_weights and p.dtype in HALF else slots
+
+    def _master_of(self, run: Run, params: Tensor) -> Tensor:
+        """Return what steps are made on: the master copies of a run's parameters, or the parameters."""
+        if not self.master_weights or params.dtype not in HALF:
+            return params
+        for p in run.params:
+            self._follow(self._names[id(p)], p)
+        return self._slot(run, MASTER)
+
+    def _follow(self, name: str, p: Parameter) -> None:
+        """See that a parameter's master copy, if any, rounds to the parameter, which somebody may have changed."""
+        master = self._state[name].get(MASTER)
+        if master is None or self._versions.get(name) == p.version:
+            return
+        if (ops.Cast(master, p.dtype).numpy() != p.numpy()).any():
+            master.copy_(p.detach())
+        self._versions[name] = p.version
 
     def _by_step(self, run: Run) -> list[tuple[Run, int]]:
         """Return the run, cut where the numbers of steps made differ, with the step to make."""
@@ -230,10 +280,9 @@ class Optimizer:
             if set(group) != set(other):
                 problems.append(f"group {number} has settings {sorted(other)}, expected {sorted(group)}")
                 continue
-            slots = self.active_slots(other)
             for name, p in group["params"].items():
                 if name in state:
-                    problems += _entry_problems(name, state[name], p, slots)
+                    problems += _entry_problems(name, state[name], p, self._slots(other, p))
         problems += [f"unexpected: {name}" for name in state if name not in {n for g in mine for n in g}]
         return problems, state
 
@@ -244,4 +293,10 @@ def _entry_problems(name: str, entry: Any, p: Parameter, slots: tuple[str, ...])
         return [f"{name}: has {has}, expected step{''.join(', ' + s for s in slots)}"]
     if not isinstance(entry["step"], int) or entry["step"] < 0:
         return [f"{name}: step is {entry['step']!r}, expected an int >= 0"]
-    return [fault for slot in slots if (fault := mismatch(f"{name}: {slot}", entry[slot], p))]
+    wanted = TensorSpec.of(p.shape, state_dtype(p), p.device)
+    return [fault for slot in slots if (fault := mismatch(f"{name}: {slot}", entry[slot], wanted))]
+
+
+def state_dtype(p: Parameter) -> DType:
+    """Return the dtype of a parameter's state: a moment in half precision would stop moving."""
+    return float32 if p.dtype in HALF else p.dtype

@@ -28,6 +28,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         flat: bool = True,
+        master_weights: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -36,7 +37,7 @@ class SGD(Optimizer):
             "weight_decay": weight_decay,
             "nesterov": nesterov,
         }
-        super().__init__(params, defaults, flat=flat)
+        super().__init__(params, defaults, flat=flat, master_weights=master_weights)
 
     def check(self, settings: Mapping[str, Any]) -> None:
         for name in ("lr", "dampening", "weight_decay"):
