@@ -229,6 +229,24 @@ def unknown_option(spec: dict[str, Any]) -> dict[str, Any]:
     return {"message": message, "calls": calls}
 
 
+def launch_options(spec: dict[str, Any]) -> dict[str, Any]:
+    """Start the runtime with the given options: what does ``initialize`` get to see?"""
+    from infinitrain import backend
+    from infinitrain.backend import registration
+
+    device = _load(spec)
+    runtime, seen = type(registration.require_record(device.type).runtime), dict[str, str]()
+    inner = runtime.initialize
+
+    def initialize(self: Any, launch: Any) -> None:
+        seen.update({name: str(value) for name, value in launch.options.items()})
+        inner(self, launch)
+
+    runtime.initialize = initialize
+    backend.get_device_guard_impl(device.type)
+    return {"options": seen}
+
+
 def device_count(spec: dict[str, Any]) -> dict[str, Any]:
     """Start the runtime with the given options and count its devices."""
     from infinitrain import backend

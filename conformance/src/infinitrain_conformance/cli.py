@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from . import known, progress, summary
 from .__about__ import __version__
+from .expected import DEFAULT_FILE
 from .plugin import DEFAULT_TIMEOUT
-from .report import LEVELS, USAGE
-from .runner import Run, run
+from .report import INTERRUPTED, LEVELS, USAGE, Report
+from .runner import Run, run, run_in_process
 from .target import Spec
 
 EPILOG = f"""\
@@ -21,13 +24,15 @@ levels:
 
 exit codes:
   0  conformant on everything that was selected
-  1  failures, a planted fault that was not caught, or a required test that did not run
+  1  failures, crashes, skips that are not listed, a planted fault that was not caught, or a required test that
+     did not run
   2  usage
   3  the backend is not installed, does not register or does not start; the cause is printed
   4  nothing ran
   6  the backend is installed, but there is no device: L0 ran and passed
+  130  interrupted; what had run is reported
 
-Arguments after -- go to pytest: `infinitrain-conformance --backend NAME -- --pdb`.
+Arguments after -- go to pytest: `infinitrain-conformance --backend NAME --in_process -- --pdb`.
 """
 
 
@@ -79,12 +84,32 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_TIMEOUT,
         help="seconds for one test (default %(default)g)",
     )
+    parser.add_argument(
+        "--workers", metavar="N", type=int,
+        help="processes that share the tests (default: several for devices that are host memory, 1 for a card)",
+    )
+    parser.add_argument(
+        "--in_process", action="store_true", help="run the tests in this process, for a debugger; a crash ends it"
+    )
+    parser.add_argument(
+        "--xfail", metavar="FILE", type=Path,
+        help=f"expected failures, in TOML (default: {DEFAULT_FILE} here, if there is one)",
+    )
+    parser.add_argument(
+        "--known_skips", metavar="FILE", type=Path,
+        help="fail unless exactly the tests that FILE lists are unsupported or skipped",
+    )
+    parser.add_argument(
+        "--write_known_skips", metavar="FILE", type=Path, help="write that list from this run; reasons are kept"
+    )
+    parser.add_argument("--matrix", action="store_true", help="print a row for each op, not one for each direction")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the report for machines")
     parser.add_argument(
         "--faults",
         metavar="NAME",
         nargs="*",
-        help="plant each fault (or those named) in the fake backend, and check that the suite catches it",
+        help="check that the suite catches defects: those planted in the fake backend, and those generated from the "
+        "op table, which run on --backend (default: fake); or planted, generated, an op, faults by name; list prints",
     )
     return parser
 
@@ -117,16 +142,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     ours, _, pytest_args = _split(given)
     parser = _parser()
     args = parser.parse_args(ours)
-    if args.json is not None and not args.json.parent.is_dir():
-        parser.error(f"--json {args.json}: there is no folder {args.json.parent}")
     levels = _levels(parser, args.level)
     try:
         if args.faults is not None:
-            if args.backend is not None or levels or args.op or args.keyword or args.json or pytest_args:
+            if levels or args.op or args.keyword or args.json or pytest_args:
                 parser.error("--faults takes names of faults, and no selection of tests")
             from .faults import main as faults_main
 
-            return faults_main(args.faults, seed=args.seed, timeout=args.timeout)
+            spec = None if args.backend is None else _spec(parser, args)
+            return faults_main(args.faults, spec, seed=args.seed, timeout=args.timeout)
         what = Run(
             _spec(parser, args),
             levels=levels,
@@ -134,17 +158,57 @@ def main(argv: Sequence[str] | None = None) -> int:
             keyword=args.keyword,
             seed=args.seed,
             timeout=args.timeout,
+            workers=args.workers or (1 if pytest_args else None),
+            xfail=args.xfail or (Path(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else None),
             pytest_args=tuple(pytest_args),
         )
-        report = run(what)
+        _check(parser, args, what)
+        report = run_in_process(what) if args.in_process else run(what, show=progress.Progress())
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
+    return _finish(args, given, report)
+
+
+def _check(parser: argparse.ArgumentParser, args: argparse.Namespace, what: Run) -> None:
+    """Refuse what can be seen to go wrong before the tests run."""
+    for flag in ("json", "write_known_skips"):
+        path = getattr(args, flag)
+        if path is not None and not path.parent.is_dir():
+            parser.error(f"--{flag} {path}: there is no folder {path.parent}")
+    for flag in ("xfail", "known_skips"):
+        path = getattr(args, flag)
+        if path is not None and not path.is_file():
+            parser.error(f"--{flag} {path}: there is no such file")
+    for flag in ("known_skips", "write_known_skips"):
+        if getattr(args, flag) is not None and not what.is_whole:
+            parser.error(f"--{flag} is about the whole suite: drop what narrows it")
+    if args.workers is not None and not 1 <= args.workers <= 64:
+        parser.error(f"--workers {args.workers}: 1 to 64")
+    if args.in_process and (args.workers or 1) > 1:
+        parser.error("--in_process is one process: drop --workers")
+
+
+def _finish(args: argparse.Namespace, given: Sequence[str], report: Report) -> int:
+    """Compare with what is checked in, write what was asked for, print the summary."""
+    complete = report.abort is None and not report.interrupted and report.no_device is None
+    if args.known_skips is not None and complete:
+        differences = known.check(args.known_skips, report)
+        if differences:
+            report.problems += [*differences, f"if that is right: {_regenerate(given)}"]
     if args.json is not None:
         report.write(args.json)
-    print()
-    print("\n".join(report.lines()))
+    print("\n".join(["", *summary.lines(report, full_matrix=args.matrix)]))
+    if args.write_known_skips is not None and complete:
+        total = known.write(args.write_known_skips, report)
+        print(f"{args.write_known_skips}: {total} tests that do not run")
     return report.exit_code
+
+
+def _regenerate(given: Sequence[str]) -> str:
+    """Return the command that writes the list of known skips anew."""
+    words = [word.replace("--known_skips", "--write_known_skips") for word in given]
+    return shlex.join(["infinitrain-conformance", *words])
 
 
 def _split(argv: list[str]) -> tuple[list[str], str, list[str]]:

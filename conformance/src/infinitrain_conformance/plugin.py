@@ -1,4 +1,4 @@
-"""The pytest plugin: options, the ``contract`` marker, five outcomes, and the journal that the command reads.
+"""The pytest plugin: options, the ``contract`` marker, six outcomes, and the journal that the command reads.
 
 Inert in every pytest run that does not give ``--conformance_backend``. Nothing here imports infinitrain at
 module level.
@@ -6,6 +6,7 @@ module level.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -18,12 +19,15 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from .marks import beyond_the_floor, case_of, is_external, seed_for, test_id
-from .report import LEVELS, NO_BACKEND, Case, Report, Result
+from . import summary
+from .expected import ExpectedFailures
+from .marks import case_of, group_of, is_external, seed_for, test_id
+from .outcomes import NO_KERNEL, declined, failure_text
+from .report import LEVELS, NO_BACKEND, USAGE, Case, Report, Result
+from .shares import Shares
 from .target import Broken, NoDevice, NotLoadable, Spec, Target
 
 DEFAULT_TIMEOUT: Final = 120.0
-NO_KERNEL: Final = "no kernel "
 _STATE: Final = pytest.StashKey["Recorder"]()
 
 
@@ -51,15 +55,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--conformance_seed", type=int, default=0, help="added to each test's own seed")
     group.addoption("--conformance_timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds for one test")
     group.addoption("--conformance_json", metavar="FILE", help="write the report")
+    group.addoption("--conformance_xfail", metavar="FILE", help="expected failures, in TOML")
     group.addoption("--conformance_journal", metavar="FILE", help="append events for the parent process")
+    group.addoption("--conformance_share", metavar="FOLDER:N", help="take groups of tests as worker N")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "contract(clause, level, op=None, base=False, optional=False, hardware=False, half=False, external=False): "
-        "what a conformance test checks; ``base`` ops may not be missing, ``optional`` tests may be declined with "
-        "NotSupportedError, ``hardware`` ones skipped where there is too little, ``half`` ones need half precision, "
+        "contract(clause, level, op=None, base=False, optional=False, devices=1, hardware=False, half=False, "
+        "external=False): what a conformance test checks; ``base`` ops may not be missing, ``optional`` tests may be "
+        "declined with NotSupportedError (a name of ``manifest``: unless the provider offers that), tests of several "
+        "``devices`` and other ``hardware`` skipped where there is too little, ``half`` ones need half precision, "
         "``external`` ones are for providers outside core",
     )
     if config.getoption("conformance_backend") is not None:
@@ -90,7 +97,12 @@ class Recorder:
         self.target = Target(spec_of(config))
         self.report = Report()
         self.cases: dict[str, Case] = {}
-        self.failed_start: str | None = None
+        xfail = config.getoption("conformance_xfail")
+        self.expected = ExpectedFailures.load(Path(xfail)) if xfail else ExpectedFailures()
+        self.wrong_list: list[str] = []
+        share = config.getoption("conformance_share")
+        folder, _, worker = share.rpartition(":") if share else ("", "", "0")
+        self.shares = Shares(folder or None, int(worker))
         self.journal_path = config.getoption("conformance_journal")
         self.done: set[str] = set()
         if self.journal_path and os.path.exists(self.journal_path):
@@ -108,12 +120,24 @@ class Recorder:
             with open(self.journal_path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
 
-    # Selection ----------------------------------------------------------------------------------------
-    # ------------
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+    def emit_selected(self) -> None:
+        """Note the tests of this run, with the floor as far as it is known."""
+        self.emit("selected", cases=[asdict(case) for case in self.cases.values()])
+
+    # Selection ----------------------------------------------------------------------------------------------
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """Before pytest's own -k narrows the list, compare it with what is expected to fail."""
+        self.wrong_list = self.expected.check(case for case in map(case_of, items) if case is not None)
+        yield
+        self.select(config, items)
+
+    def select(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep what the options ask for, levels in order and the tests of a group together."""
         levels, ops = set(config.getoption("conformance_level")), set(config.getoption("conformance_op"))
-        first = config.getoption("conformance_first")
+        first, exclude = config.getoption("conformance_first"), set(config.getoption("conformance_exclude"))
         kept: list[tuple[tuple[Any, ...], pytest.Item]] = []
         dropped = []
         for item in items:
@@ -124,35 +148,66 @@ class Recorder:
             wanted = (not levels or case.level in levels) and (
                 not ops or case.op in ops or (case.op is None and "-" in ops)
             )
-            if not wanted or case.id in self.done or case.id in config.getoption("conformance_exclude"):
+            if not wanted or case.id in exclude:
                 dropped.append(item)
                 continue
             self.cases[case.id] = case
-            kept.append(((first is not None and case.clause != first, case.level), item))
-        kept.sort(key=lambda pair: pair[0])  # stable: the order of files and of tests inside a level stays
+            kept.append(((first is not None and case.clause != first, case.level, item.path.stem, case.op or ""), item))
+        kept.sort(key=lambda pair: pair[0])  # stable: the order of tests inside a group stays
         items[:] = [item for _, item in kept]
         if dropped:
             config.hook.pytest_deselected(items=dropped)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         if session.config.option.collectonly:
-            return
+            return None
         self.emit(
             "facts", facts=self.target.versions() | {"seed": session.config.getoption("conformance_seed")}
         )
+        if self.wrong_list:
+            self.stop(session, USAGE, "\n".join(["the list of expected failures is wrong:", *self.wrong_list]))
         try:
             device = self.target.device
         except NotLoadable as error:
-            self.emit("selected", cases=[asdict(case) for case in self.cases.values()])
+            self.emit_selected()
             self.stop(session, NO_BACKEND, f"backend {self.target.name!r} cannot be tested: {error}")
         if device.type.name != "PRIVATEUSE1":
             external = [item for item in session.items if is_external(item)]
             for item in external:
                 session.items.remove(item)
                 del self.cases[test_id(item)]
-        self.emit("selected", cases=[asdict(case) for case in self.cases.values()])
-        self.emit("facts", facts=self.target.facts())
+        self.refine(session)
+        self.emit("facts", facts={"ops": self.target.ops()} | self.target.facts())
+        if self.config.getoption("conformance_share") is None:
+            return None  # pytest's own loop, with whatever its options do to it
+        self.loop(session)
+        return True
+
+    def refine(self, session: pytest.Session, devices: int = 1) -> None:
+        """Compute the floor anew from what is known of the provider, and note it."""
+        offers = self.target.offers()
+        found = (case_of(item, devices, offers) for item in session.items)
+        self.cases |= {case.id: case for case in found if case is not None}
+        self.emit_selected()
+
+    def loop(self, session: pytest.Session) -> None:
+        """Run the tests of this worker's groups that have no result yet."""
+        ours = (item for item in session.items if self.is_ours(item))
+        item = next(ours, None)
+        while item is not None:
+            following = next(ours, None)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+            item = following
+
+    def is_ours(self, item: pytest.Item) -> bool:
+        """Tell whether this worker runs the test."""
+        case = self.cases.get(test_id(item))
+        return case is None or (case.id not in self.done and self.shares.takes(group_of(case)))
 
     def stop(self, session: pytest.Session, code: int, message: str) -> NoReturn:
         """End the run with an exit code and what is known."""
@@ -160,8 +215,7 @@ class Recorder:
         # The parent process prints the message, below the summary.
         pytest.exit("stopped" if self.journal_path else message, returncode=code)
 
-    # One test -----------------------------------------------------------------------------------------
-    # ------------
+    # One test -----------------------------------------------------------------------------------------------
     def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
         timeout = self.config.getoption("conformance_timeout")
         if timeout > 0 and self.stderr is not None:
@@ -180,7 +234,7 @@ class Recorder:
             from infinitrain.backend import OPS
 
             if case.op not in OPS:
-                pytest.skip(f"this infinitrain-core has no op {case.op}")
+                pytest.skip(f"{NO_KERNEL}{case.op}: this infinitrain-core has no such op")
             missing = self.report.facts.get("missing_kernels", {})
             if any(case.op in ops for profile, ops in missing.items() if profile != "base"):
                 pytest.skip(f"{NO_KERNEL}{case.op}")
@@ -194,7 +248,7 @@ class Recorder:
         if "runtime" in self.target.__dict__:
             return
         try:
-            _ = self.target.runtime
+            runtime = self.target.runtime
         except NoDevice as error:
             self.emit("no_device", message=str(error))
             pytest.skip("no device")
@@ -203,6 +257,7 @@ class Recorder:
             because = f"\ncause: {type(cause).__name__}: {cause}" if cause is not None else ""
             self.stop(session, NO_BACKEND, f"backend {self.target.name!r} does not start: {error}{because}")
         self.emit("facts", facts=self.target.facts())
+        self.refine(session, runtime.device_count())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -213,16 +268,32 @@ class Recorder:
         if case is None:
             return report
         if call.excinfo is not None and str(call.excinfo.value).startswith(NO_KERNEL):
-            report.unsupported = True  # type: ignore[attr-defined]
+            report.conformance = "unsupported"  # type: ignore[attr-defined]
         elif report.failed and call.excinfo is not None:
             why = declined(case, item, call.excinfo.value)
             if why is not None:
                 report.outcome = "skipped"
                 report.longrepr = (str(item.path), 0, why)
-                report.unsupported = True  # type: ignore[attr-defined]
+                report.conformance = "unsupported"  # type: ignore[attr-defined]
             elif not isinstance(call.excinfo.value, AssertionError):
                 report.sections.insert(0, ("conformance", self.heading(case, item)))
+        if report.failed or (report.passed and report.when == "call"):
+            self.judge(case, item, report)
         return report
+
+    def judge(self, case: Case, item: pytest.Item, report: pytest.TestReport) -> None:
+        """Let the list of expected failures change the outcome."""
+        message = failure_text(report, self.heading(case, item)) if report.failed else ""
+        report.conformance_text = message  # type: ignore[attr-defined]
+        result = self.expected.judge(Result(case.id, report.outcome, 0.0, message), case, self.report.facts)
+        if result.outcome == "xfailed":
+            report.outcome = "skipped"
+            report.wasxfail = result.message  # pytest's own name for it
+            report.conformance = "xfailed"  # type: ignore[attr-defined]
+        elif result.outcome == "failed" and report.passed:
+            report.outcome, report.longrepr = "failed", result.message
+        if result.outcome != "passed":
+            report.conformance_text = result.message  # type: ignore[attr-defined]
 
     def heading(self, case: Case, item: pytest.Item) -> str:
         """Return the line that says what was tested on what."""
@@ -242,21 +313,18 @@ class Recorder:
             earlier = self.report.results.get(ident)
             if earlier is not None and earlier.outcome == "failed":
                 return  # a teardown that fails as well adds nothing
-            outcome = "unsupported" if hasattr(report, "unsupported") else report.outcome
-            message = ""
+            outcome = getattr(report, "conformance", report.outcome)
+            message = getattr(report, "conformance_text", "")
             if outcome in ("unsupported", "skipped") and isinstance(report.longrepr, tuple):
                 message = report.longrepr[2].removeprefix("Skipped: ")
-            elif outcome == "failed":
-                message = failure_text(report)
             self.emit("result", result=asdict(Result(ident, outcome, round(report.duration, 4), message)))
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        if hasattr(report, "unsupported"):
+        if getattr(report, "conformance", "") == "unsupported":
             return "unsupported", "u", "UNSUPPORTED"
         return None
 
-    # The end ------------------------------------------------------------------------------------------
-    # ------------
+    # The end ------------------------------------------------------------------------------------------------
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if session.config.option.collectonly:
@@ -279,7 +347,7 @@ class Recorder:
         if self.journal_path or self.config.option.collectonly:
             return
         terminalreporter.section("conformance")
-        for line in self.report.lines():
+        for line in summary.lines(self.report):
             terminalreporter.write_line(line)
 
 
@@ -288,47 +356,12 @@ def _id_of_report(report: pytest.TestReport) -> str:
     return f"{Path(path).stem.removeprefix('test_')}::{name}"
 
 
-def failure_text(report: pytest.TestReport) -> str:
-    """Return the message of a failure, without source lines."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else str(report.longrepr)
-    return str(text)[:4000]
-
-
-def declined(case: Case, item: pytest.Item, error: BaseException) -> str | None:
-    """Return why a test counts as unsupported, or None when it is a failure [contract 4.6, 4.7]."""
-    from infinitrain.backend import BASE_OPS
-    from infinitrain.errors import (
-        KernelNotFoundError,
-        NotSupportedError,
-        UnsupportedDtypeError,
-        UnsupportedShapeError,
-    )
-
-    mark = item.get_closest_marker("contract")
-    assert mark is not None
-    if isinstance(error, KernelNotFoundError) and case.op is not None:
-        missing = getattr(error, "op", None)
-        return None if missing in BASE_OPS or mark.kwargs.get("base") else f"no kernel {missing}"
-    if isinstance(error, UnsupportedDtypeError | UnsupportedShapeError) and case.op is not None:
-        if isinstance(error, UnsupportedDtypeError):
-            refusable = beyond_the_floor(item, case.op)
-        else:
-            refusable = not mark.kwargs.get("base")
-        return f"{type(error).__name__}: {error}" if refusable else None
-    if isinstance(error, NotSupportedError) and mark.kwargs.get("optional"):
-        return f"not offered: {error}"
-    return None
-
-
 def read_journal(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a journal; a last line that was cut off is left out."""
+    """Return the events of a journal; a line that was cut off is left out."""
     events = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
             events.append(json.loads(line))
-        except ValueError:
-            break
     return events
 
 

@@ -16,7 +16,9 @@ LEVELS: Final = {
     "L2": "forward ops",
     "L3": "gradients and optimizer steps",
 }
-OUTCOMES: Final = ("passed", "failed", "unsupported", "skipped")
+OUTCOMES: Final = ("passed", "failed", "crashed", "xfailed", "unsupported", "skipped")
+RAN: Final = ("passed", "failed", "crashed", "xfailed")
+"""Outcomes of tests that were executed to an answer; ``unsupported`` and ``skipped`` are none."""
 
 CONFORMANT: Final = 0
 FAILURES: Final = 1
@@ -24,19 +26,24 @@ USAGE: Final = 2
 NO_BACKEND: Final = 3
 NOTHING_RAN: Final = 4
 NO_DEVICE: Final = 6
-SCHEMA: Final = 1
+INTERRUPTED: Final = 130
+SCHEMA: Final = 2
 """Version of the JSON report; raised when a field changes its meaning or goes away."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One test as selected: ``floor`` is True where no provider may decline it."""
+    """One test as selected. ``floor`` is True where this provider may not decline it, ``base`` for tests of base
+    ops; ``dtype`` is that of an op's test.
+    """
 
     id: str
     level: str
     clause: str
     op: str | None = None
     floor: bool = False
+    base: bool = False
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,9 @@ class Report:
     abort: tuple[int, str] | None = None  # exit code and what is known
     no_device: str | None = None
     finished: bool = False
+    interrupted: bool = False
+    problems: list[str] = field(default_factory=list)
+    """What makes the run fail beside its tests: skips that nobody listed, processes that could not go on."""
 
     def read(self, events: Iterable[Mapping[str, Any]]) -> Report:
         """Add the events of a journal; returns itself."""
@@ -85,27 +95,34 @@ class Report:
             for result in self.results.values()
         )
 
+    def of(self, *outcomes: str) -> list[Result]:
+        """Return the results with one of the outcomes, in the order of the tests."""
+        found = [self.results[name] for name in self.cases if name in self.results]
+        return [result for result in found if result.outcome in outcomes]
+
     @property
     def ran(self) -> int:
         """Tests that were executed to an answer: neither unsupported nor skipped."""
-        return self.count("passed") + self.count("failed")
+        return sum(self.count(outcome) for outcome in RAN)
 
     @property
     def floor(self) -> int:
-        """Tests of the selection that every provider has to run."""
+        """Tests of the selection that this provider has to run: by the contract, its devices and what it declares."""
         return sum(case.floor for case in self.cases.values())
 
     @property
     def below_floor(self) -> list[str]:
-        """Ids of tests that no provider may decline, and that were not executed."""
-        done = {r.id for r in self.results.values() if r.outcome in ("passed", "failed")}
+        """Ids of tests that this provider may not decline, and that were not executed."""
+        done = {r.id for r in self.results.values() if r.outcome in RAN}
         return [case.id for case in self.cases.values() if case.floor and case.id not in done]
 
     @property
     def exit_code(self) -> int:
+        if self.interrupted:
+            return INTERRUPTED
         if self.abort is not None:
             return self.abort[0]
-        if self.count("failed"):
+        if self.count("failed") or self.count("crashed") or self.problems:
             return FAILURES
         if self.no_device is not None:
             return NO_DEVICE
@@ -113,58 +130,10 @@ class Report:
             return NOTHING_RAN
         return FAILURES if self.below_floor else CONFORMANT
 
-    def lines(self) -> list[str]:
-        """Return the summary for people."""
-        facts = self.facts
-        provider = facts.get("provider", {})
-        out = [
-            f"infinitrain-conformance {facts.get('suite', '?')}, infinitrain-core {facts.get('core', '?')} "
-            f"(contract {facts.get('core_contract', '?')}), Python {facts.get('python', '?')}, "
-            f"NumPy {facts.get('numpy', '?')}",
-        ]
-        if provider:
-            host = ", host memory" if provider.get("host_visible") else ""
-            out.append(
-                f"provider {provider['name']} ({provider.get('distribution', 'built in')}), "
-                f"slot {provider['slot']}, contract {provider.get('contract', '?')}, "
-                f"device {provider.get('describe', 'not touched')}{host}"
-            )
-        if self.abort is not None:
-            return [*out, *self.abort[1].splitlines()]
-        out += self._declined()
-        out.append(f"{'level':6} {'passed':>7} {'failed':>7} {'unsupported':>12} {'skipped':>8}")
-        for level, text in LEVELS.items():
-            if any(case.level == level for case in self.cases.values()):
-                passed, failed, unsupported, skipped = (self.count(o, level) for o in OUTCOMES)
-                out.append(f"{level:6} {passed:7} {failed:7} {unsupported:12} {skipped:8}   {text}")
-        if self.no_device is not None:
-            out.append(f"no device: {self.no_device}")
-        if self.below_floor and not self.no_device:
-            out += [f"not run, and no provider may decline it: {name}" for name in self.below_floor[:5]]
-            if len(self.below_floor) > 5:
-                out.append(f"... and {len(self.below_floor) - 5} more; --json FILE has all of them")
-        out.append(
-            f"ran {self.ran} of {len(self.cases)} (floor {self.floor}), {self.count('failed')} failed, "
-            f"seed {facts.get('seed', 0)}: {self._verdict()}"
-        )
-        return out
-
-    def _declined(self) -> list[str]:
-        missing = self.facts.get("missing_kernels", {})
-        if not any(case.op for case in self.cases.values()):
-            return []  # no test of an op was asked for
-        return [f"no kernel in profile {profile}: {', '.join(ops)}" for profile, ops in missing.items()]
-
-    def _verdict(self) -> str:
-        return {
-            CONFORMANT: "conformant on what it ran",
-            FAILURES: "not conformant",
-            NO_DEVICE: "no device, so L0 only",
-            NOTHING_RAN: "nothing ran, which proves nothing",
-        }.get(self.exit_code, "stopped")
-
     def to_json(self) -> dict[str, Any]:
         """Return the machine-readable report."""
+        from .matrix import coverage, matrix
+
         levels = {case.level for case in self.cases.values()}
         tests = []
         for name, case in self.cases.items():
@@ -178,23 +147,31 @@ class Report:
                 "selected": len(self.cases),
                 "floor": self.floor,
                 "below_floor": self.below_floor,
+                "outcomes": {o: self.count(o) for o in OUTCOMES},
                 "levels": {lv: {o: self.count(o, lv) for o in OUTCOMES} for lv in LEVELS if lv in levels},
+                "problems": self.problems,
                 "no_device": self.no_device,
                 "abort": self.abort[1] if self.abort else None,
                 "exit_code": self.exit_code,
             },
+            "coverage": coverage(self),
+            "matrix": matrix(self),
             "tests": tests,
         }
 
     def write(self, path: Path) -> None:
         """Write the JSON report: the whole of it, or the old file stays."""
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(self.to_json(), file, indent=1)
-                file.write("\n")
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file: the whole of it, or the old one stays."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,33 +1,41 @@
-"""Running the suite in a process of its own, so that a crash or hang costs one test, not the report."""
+"""Running the suite in processes of its own, so that a crash or hang costs one test, not the report.
+
+Each worker is a pytest that takes groups of tests (``shares``) and writes a journal, event by event. The parent reads
+the journals, puts a new process in a dead one's place, and blames the death on the test that had begun.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from . import suite
+from .expected import ExpectedFailures
 from .plugin import DEFAULT_TIMEOUT, read_journal
 from .report import NO_BACKEND, USAGE, Report, Result
 from .target import Spec
+from .worker import Worker, death
 
 SUITE: Final = Path(next(iter(suite.__path__)))
-MAX_CRASHES: Final = 8
-GRACE: Final = 20.0
-"""Seconds that a process gets beyond a test's timeout, and for its exit, before it is killed."""
+MAX_CRASHES: Final = 16
+MAX_WORKERS: Final = 4
+"""As many as are started unasked; ``--workers`` may say more."""
+WORTH_A_WORKER: Final = 200
+"""Tests below which another process costs more than it brings."""
+SIMULATED: Final = ("cpu", "fake")
+"""Devices that are host memory although they do not say so: processes do not fight over a card."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What to run on which backend."""
+    """What to run on which backend. ``workers`` None: by the device and the number of tests."""
 
     spec: Spec
     levels: tuple[str, ...] = ()
@@ -38,21 +46,20 @@ class Run:
     seed: int = 0
     timeout: float = DEFAULT_TIMEOUT
     stop_at_failure: bool = False
+    workers: int | None = 1
+    xfail: Path | None = None
     pytest_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing narrows the selection."""
+        narrowing = (self.levels, self.ops, self.keyword, self.exclude, self.pytest_args, self.stop_at_failure)
+        return not any(narrowing)
+
     def arguments(self, journal: Path) -> list[str]:
-        """Return the command of the process that runs the tests."""
-        args = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-c",
-            str(SUITE / "pytest.ini"),
-            "--rootdir",
-            str(SUITE),
-            str(SUITE),
-        ]
+        """Return pytest's arguments for a process that runs the tests."""
+        args = ["-c", str(SUITE / "pytest.ini"), "--rootdir", str(SUITE), str(SUITE)]
         # The entry point would load the plugin a second time under another name.
         args += ["-p", "infinitrain_conformance.plugin", "-p", "no:infinitrain_conformance"]
         args += ["--conformance_backend", self.spec.name, "--conformance_journal", str(journal)]
@@ -69,6 +76,8 @@ class Run:
             args += ["--conformance_exclude", name]
         if self.first is not None:
             args += ["--conformance_first", self.first]
+        if self.xfail is not None:
+            args += ["--conformance_xfail", str(self.xfail)]
         if self.keyword is not None:
             args += ["-k", self.keyword]
         if self.stop_at_failure:
@@ -76,102 +85,182 @@ class Run:
         return [*args, *self.pytest_args]
 
 
-def run(what: Run, *, quiet: bool = False) -> Report:
-    """Run the tests and return the report. With ``quiet`` pytest's own output is dropped."""
+def run(what: Run, *, quiet: bool = False, show: Callable[[Report, Result], None] | None = None) -> Report:
+    """Run the tests and return the report. ``show`` is called with each result; with ``quiet`` what the processes
+    write to stderr is dropped.
+    """
     with tempfile.TemporaryDirectory(prefix="infinitrain-conformance-") as folder:
-        journal, output = Path(folder) / "journal.jsonl", Path(folder) / "output.txt"
-        journal.touch()
-        for _ in range(MAX_CRASHES):
-            code = _run_process(what, journal, output if quiet else None)
-            if not _lost(what, journal, code, output.read_text(errors="replace") if quiet else ""):
-                break
-        return Report().read(read_journal(journal))
-
-
-def _run_process(what: Run, journal: Path, output: Path | None) -> int:
-    # Other plugins that happen to be installed would make two runs of the suite differ.
-    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **what.env}
-    env.pop("PYTEST_ADDOPTS", None)
-    with open(output, "w") if output is not None else open(os.devnull) as sink:
-        streams = {"stdout": sink, "stderr": subprocess.STDOUT} if output is not None else {}
-        process = subprocess.Popen(what.arguments(journal), env=env, **streams)  # type: ignore[call-overload]
+        suite_run = _SuiteRun(what, Path(folder), show, quiet)
         try:
-            return _wait(process, what, journal)
+            suite_run.go()
+        except KeyboardInterrupt:
+            suite_run.report.interrupted = True
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            suite_run.end()
+        return suite_run.report
 
 
-def _wait(process: subprocess.Popen[bytes], what: Run, journal: Path) -> int:
-    """Wait for the process; kill it when neither it nor its watchdog ended it in time."""
-    changed, size = time.monotonic(), -1
-    limit = (what.timeout or DEFAULT_TIMEOUT) + GRACE
-    while True:
-        try:
-            return process.wait(timeout=0.5)
-        except subprocess.TimeoutExpired:
-            now = journal.stat().st_size
-            if now != size:
-                changed, size = time.monotonic(), now
-            elif time.monotonic() - changed > limit:
-                process.kill()
-                return process.wait()
+def run_in_process(what: Run) -> Report:
+    """Run the tests in this process, for a debugger; a crash ends it."""
+    import pytest
+
+    with tempfile.TemporaryDirectory(prefix="infinitrain-conformance-") as folder, _environment(what.env):
+        journal = Path(folder) / "journal.jsonl"
+        journal.touch()
+        code = pytest.main(what.arguments(journal))
+        report = Report().read(read_journal(journal))
+    report.interrupted = code == pytest.ExitCode.INTERRUPTED and report.abort is None
+    if code == pytest.ExitCode.USAGE_ERROR and report.abort is None:
+        report.abort = (USAGE, "pytest did not accept its arguments")
+    return report
 
 
-def _lost(what: Run, journal: Path, code: int, output: str) -> bool:
-    """Blame the process's death on the test that ran; return whether others are left for a new process."""
-    events = read_journal(journal)
-    kinds = [event["event"] for event in events]
-    if "abort" in kinds or "stopped" in kinds:
-        return False
-    if "end" in kinds:
-        if code < 0 or code not in (0, 1, 5):
-            _append(
-                journal,
-                Result("process::exit", "failed", 0.0, f"[contract 3.11] {_death(code)} after the last test"),
-            )
-        return False
-    started = {event["id"]: event["time"] for event in events if event["event"] == "start"}
-    results = Report().read(events).results
-    open_tests = [name for name in started if name not in results]
-    if not open_tests:
-        usage = code == 4  # pytest's code for arguments that it cannot use
-        tail = f":\n{output[-2000:]}" if output else ""
-        message = (
-            "pytest did not accept its arguments"
-            if usage
-            else f"the suite {_death(code)} before its first test"
-        )
-        event = {"event": "abort", "code": USAGE if usage else NO_BACKEND, "message": message + tail}
-        with open(journal, "a", encoding="utf-8") as file:
-            file.write(json.dumps(event) + "\n")
-        return False
-    name = open_tests[-1]
-    seconds = time.time() - started[name]
-    hung = what.timeout and seconds >= what.timeout
-    why = f"timeout: no result after {what.timeout:g} s, stacks above" if hung else _death(code)
-    if what.stop_at_failure:
-        _append(journal, Result(name, "failed", seconds, why))
-        return False
-    _append(journal, Result(name, "failed", seconds, why))
-    return True
-
-
-def _death(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
+@contextlib.contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(environment(more))
+    os.environ.pop("PYTEST_ADDOPTS", None)
     try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
-def _append(journal: Path, result: Result) -> None:
-    records: list[dict[str, object]] = []
-    if result.id == "process::exit":
-        case = {"id": result.id, "level": "L1", "clause": "3.11", "op": None, "floor": False}
-        records.append({"event": "selected", "cases": [case]})
-    records.append({"event": "result", "result": dict(vars(result))})
-    with open(journal, "a", encoding="utf-8") as file:
-        file.writelines(json.dumps(record) + "\n" for record in records)
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return a worker's environment: other plugins that happen to be installed would make two runs differ."""
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **more}
+    env.pop("PYTEST_ADDOPTS", None)
+    return env
+
+
+class _SuiteRun:
+    """One run: its workers, and the report that grows from their journals."""
+
+    def __init__(
+        self, what: Run, folder: Path, show: Callable[[Report, Result], None] | None, quiet: bool
+    ) -> None:
+        self.what, self.folder, self.show, self.quiet = what, folder, show, quiet
+        self.report = Report()
+        # Its problems are told by the worker, which knows the tests; here it judges crashes.
+        self.expected = ExpectedFailures.load(what.xfail) if what.xfail else ExpectedFailures()
+        self.workers: list[Worker] = []
+        self.crashes = 0
+        self.told: set[str] = set()
+        (folder / "shares").mkdir()
+
+    def go(self) -> None:
+        for _ in range(self.what.workers or 1):
+            self.start()
+        while any(worker.running for worker in self.workers):
+            time.sleep(0.05)
+            for worker in self.workers:
+                if worker.running and self.attend(worker):
+                    return
+            if self.what.workers is None and len(self.workers) == 1:
+                for _ in range(self.sensible() - 1):
+                    self.start()
+
+    def start(self) -> None:
+        """Start another worker."""
+        number = len(self.workers)
+        worker = Worker(number, self.folder, shown=bool(self.what.pytest_args))
+        self.workers.append(worker)
+        self.launch(worker)
+
+    def launch(self, worker: Worker) -> None:
+        args = [*self.what.arguments(worker.journal), "--conformance_share"]
+        args.append(f"{self.folder / 'shares'}:{worker.number}")
+        worker.start([sys.executable, "-m", "pytest", *args], environment(self.what.env))
+
+    def sensible(self) -> int:
+        """Return the number of workers, once the device and the number of tests are known."""
+        provider = self.report.facts.get("provider")
+        if provider is None:
+            return 1
+        hosted = self.report.facts["capabilities"]["host_visible"] or provider["name"] in SIMULATED
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(cpus, MAX_WORKERS, 1 + len(self.report.cases) // WORTH_A_WORKER) if hosted else 1
+
+    def attend(self, worker: Worker) -> bool:
+        """Read what a worker wrote, and see to its end. Return True when the whole run is over."""
+        code = worker.poll(self.what.timeout)
+        for event in worker.news():
+            self.report.read([event])
+            if event["event"] == "result" and self.show is not None:
+                self.show(self.report, self.report.results[event["result"]["id"]])
+        if code is None:
+            return self.over(worker)
+        if not self.quiet:
+            self.tell(worker.stderr())
+        if not self.over(worker) and self.lost(worker, code):
+            self.launch(worker)
+        return self.over(worker)
+
+    def over(self, worker: Worker) -> bool:
+        """Tell whether the run ends for all: it was stopped at a failure, or cannot go on."""
+        return self.report.abort is not None or "stopped" in worker.kinds
+
+    def lost(self, worker: Worker, code: int) -> bool:
+        """Say what a process's end means; return whether another one has to take its place."""
+        if "end" in worker.kinds:
+            if code < 0 or code not in (0, 1, 5):
+                self.blame(worker, "process::exit", f"[contract 3.11] {death(code)} after the last test")
+            return False
+        if worker.last_test is None:
+            self.give_up(worker, code)
+            return False
+        name, began = worker.last_test
+        seconds = time.time() - began
+        if name in self.report.results:
+            why = f"{death(code)} right after the test"
+        elif worker.was_hanging or (self.what.timeout and seconds >= self.what.timeout):
+            why = f"timeout: no result after {self.what.timeout:g} s, stacks above"
+        else:
+            why = death(code)
+        self.blame(worker, name, why, seconds)
+        self.crashes += 1
+        if self.crashes >= MAX_CRASHES:
+            left = len(self.report.cases) - len(self.report.results)
+            self.report.problems = [f"gave up after {self.crashes} crashes; {left} tests were not run"]
+            return False
+        return not self.what.stop_at_failure
+
+    def blame(self, worker: Worker, name: str, why: str, seconds: float = 0.0) -> None:
+        """Note a crash, in the journal too: the next process must not run the test again."""
+        if name not in self.report.cases:
+            case = {"id": name, "level": "L1", "clause": "3.11"}
+            worker.note({"event": "selected", "cases": [case]})
+            self.report.read([{"event": "selected", "cases": [case]}])
+        result = Result(name, "crashed", round(seconds, 4), why)
+        if name in self.report.results:
+            result = replace(result, message=f"{why}, which {self.report.results[name].outcome}")
+        result = self.expected.judge(result, self.report.cases[name], self.report.facts)
+        worker.note({"event": "result", "result": asdict(result)})
+        self.report.results[name] = result
+        worker.last_test = None
+        if self.show is not None:
+            self.show(self.report, result)
+
+    def give_up(self, worker: Worker, code: int) -> None:
+        """End the run: a process died that had run no test."""
+        if code == 4:  # pytest's code for arguments that it cannot use
+            self.report.abort = (USAGE, "pytest did not accept its arguments")
+            return
+        text = worker.output() if self.quiet else ""
+        tail = f":\n{text[-2000:]}" if text.strip() else ""
+        when = "before its first test" if not self.report.results else "before its next test"
+        self.report.abort = (NO_BACKEND, f"the suite {death(code)} {when}{tail}")
+
+    def tell(self, text: str) -> None:
+        """Pass on what a process wrote to stderr; several say the same about wrong arguments."""
+        if text.strip() and text not in self.told:
+            self.told.add(text)
+            print(text, end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Stop the workers that still run, and read what they wrote."""
+        for worker in self.workers:
+            worker.kill()
+        for worker in self.workers:
+            self.report.read(worker.news())

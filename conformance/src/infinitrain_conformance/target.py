@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from . import manifest
 from .__about__ import __version__
 
 
@@ -147,6 +148,27 @@ class Target:
             "platform": platform.platform(),
         }
 
+    def ops(self) -> dict[str, Any]:
+        """Return what the report says of each op of the table."""
+        from infinitrain.backend import BASE_OPS, OPS
+        from infinitrain.backend.optable import DTYPES
+
+        from .families import level_of
+        from .matrix import DIRECTIONS
+
+        return {
+            row.name: {
+                "profile": row.profile,
+                "direction": DIRECTIONS["L1" if row.name in BASE_OPS else level_of(row.name)],
+                "dtypes": [dtype.name for dtype in DTYPES[row.dtypes]],
+            }
+            for row in OPS.values()
+        }
+
+    def offers(self) -> frozenset[str]:
+        """Return the optional groups of methods that the runtime has; nothing is called for that."""
+        return frozenset(name for name, offered in manifest.declared(self.record).items() if offered)
+
     def facts(self) -> dict[str, Any]:
         """Return what the backend declares; of its device only what is known by now."""
         record = self.record
@@ -154,9 +176,7 @@ class Target:
             "name": self.name,
             "slot": self.device.type.name,
             "contract": ".".join(map(str, record.contract)),
-            "host_visible": bool(record.capabilities.host_visible),
-            "streams": bool(record.runtime.has_streams),
-            "ccl": record.ccl is not None,
+            "options": [option.name for option in record.capabilities.options],
             "nondeterministic": list(record.capabilities.nondeterministic),
         }
         if self.distribution is not None:
@@ -165,4 +185,8 @@ class Target:
             provider["distribution"] = f"module {self.spec.module}"
         if "runtime" in self.__dict__:
             provider |= {"describe": self.description, "device_count": self.runtime.device_count()}
-        return {"provider": provider, "missing_kernels": self.missing_kernels()}
+        return {
+            "provider": provider,
+            "capabilities": manifest.declared(record),
+            "missing_kernels": self.missing_kernels(),
+        }

@@ -11,6 +11,7 @@ import pytest
 
 from infinitrain_conformance.check import expect, fail, same_bytes
 from infinitrain_conformance.fresh import fresh
+from infinitrain_conformance.marks import decline
 from infinitrain_conformance.target import Target
 
 
@@ -66,18 +67,18 @@ def test_every_device(target: Target, heading: str) -> None:
     expect(heading, all(texts), f"describe() of {texts.index('') if '' in texts else 0} is empty")
 
 
-@pytest.mark.contract("3.2", level="L1", hardware=True)
+@pytest.mark.contract("3.2", level="L1", optional=True)
 def test_options_count(target: Target, heading: str) -> None:
     """Where a provider declares a number of devices as its option ``devices``, the option decides it."""
     declared = {option.name: option for option in target.record.capabilities.options}
     if "devices" not in declared or declared["devices"].type is not int:
-        pytest.skip("the provider declares no option `devices`")
+        decline("the provider declares no option `devices`")
     options = tuple((k, v) for k, v in target.spec.options if k != "devices")
     got = fresh(heading, replace(target.spec, options=(*options, ("devices", "1"))), "device_count")
     expect(heading, got["count"] == 1, f"with --backend_option devices=1 there are {got['count']}")
 
 
-@pytest.mark.contract("1.8", level="L1", hardware=True)
+@pytest.mark.contract("1.8", level="L1", optional=True)
 def test_no_such_device(target: Target, heading: str) -> None:
     import infinitrain as it
     from infinitrain.device import Device, DeviceType
@@ -85,7 +86,7 @@ def test_no_such_device(target: Target, heading: str) -> None:
 
     count = target.runtime.device_count()
     if target.device.type is DeviceType.CPU or count > 127:
-        pytest.skip("every index exists")
+        decline("every index exists")
     beyond = Device(target.device.type, count)
     with pytest.raises(NoSuchDeviceError) as caught:
         it.zeros(3, device=beyond)
@@ -115,7 +116,7 @@ def test_guard_restores(target: Target, heading: str) -> None:
     expect(heading, backend.current_device(kind) == target.device, "not restored after an exception")
 
 
-@pytest.mark.contract("3.5", level="L1", hardware=True)
+@pytest.mark.contract("3.5", level="L1", devices=2)
 def test_guard_switches(target: Target, heading: str) -> None:
     from infinitrain import backend
 
@@ -137,7 +138,7 @@ def test_guard_switches(target: Target, heading: str) -> None:
     )
 
 
-@pytest.mark.contract("3.5", level="L1", hardware=True)
+@pytest.mark.contract("3.5", level="L1", devices=2)
 def test_current_device_is_per_thread(target: Target, heading: str) -> None:
     from infinitrain import backend
 
@@ -158,7 +159,7 @@ def test_current_device_is_per_thread(target: Target, heading: str) -> None:
     )
 
 
-@pytest.mark.contract("3.5", level="L1", hardware=True)
+@pytest.mark.contract("3.5", level="L1", devices=2)
 def test_ops_run_where_their_tensors_are(target: Target, heading: str) -> None:
     import infinitrain as it
     from infinitrain import backend
@@ -171,14 +172,14 @@ def test_ops_run_where_their_tensors_are(target: Target, heading: str) -> None:
     expect(heading, y.numpy().tolist() == [0, 1, 2, 3, 4], f"got {y.numpy()}")
 
 
-@pytest.mark.contract("3.5", level="L1", hardware=True)
+@pytest.mark.contract("3.5", level="L1", optional=True)
 def test_two_devices_in_one_op(target: Target, heading: str) -> None:
     import infinitrain as it
     from infinitrain.device import Device, DeviceType
     from infinitrain.errors import DeviceMismatchError
 
     if target.device.type is DeviceType.CPU:
-        pytest.skip("the CPU is one device")
+        decline("the CPU is one device")
     a, b = it.ones(3, device=target.device), it.ones(3, device=Device(DeviceType.CPU))
     with pytest.raises(DeviceMismatchError) as caught:
         it.backend.OPS["AccumulateGrad"].call(a, 1.0, b)
@@ -189,7 +190,7 @@ def test_two_devices_in_one_op(target: Target, heading: str) -> None:
     )
 
 
-@pytest.mark.contract("3.4", level="L1", hardware=True)
+@pytest.mark.contract("3.4", level="L1", devices=2)
 def test_copy_between_devices(target: Target, seed: int, heading: str) -> None:
     import infinitrain as it
 

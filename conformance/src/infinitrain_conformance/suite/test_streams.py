@@ -55,7 +55,7 @@ def all_equal(heading: str, x: Any, value: float, what: str) -> None:
         fail(heading, [f"{what}: {int(wrong.sum()):,}/{got.size:,} elements are {seen}, expected {value}"])
 
 
-@pytest.mark.contract("3.1", level="L1", optional=True)
+@pytest.mark.contract("3.1", level="L1", optional="streams")
 def test_stream_properties(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     from infinitrain import backend
 
@@ -70,7 +70,7 @@ def test_stream_properties(target: Target, streams: tuple[Any, Any], heading: st
     expect(heading, after.handle != one.handle, "stream_scope did not restore the stream")
 
 
-@pytest.mark.contract("3.5", level="L1", optional=True)
+@pytest.mark.contract("3.5", level="L1", optional="streams")
 def test_current_stream_is_per_thread(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     from infinitrain import backend
 
@@ -87,7 +87,7 @@ def test_current_stream_is_per_thread(target: Target, streams: tuple[Any, Any], 
     expect(heading, seen != [streams[0].handle], "another thread sees this thread's stream")
 
 
-@pytest.mark.contract("3.6", level="L1", optional=True)
+@pytest.mark.contract("3.6", level="L1", optional="streams")
 def test_consumer_waits_for_producer(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     """Producer on one stream, consumer on another, an event between them."""
     from infinitrain.backend import stream_scope
@@ -105,7 +105,7 @@ def test_consumer_waits_for_producer(target: Target, streams: tuple[Any, Any], h
         all_equal(heading, y, 5.0, "the consumer, after wait(stream, event)")
 
 
-@pytest.mark.contract("3.6", level="L1", optional=True)
+@pytest.mark.contract("3.6", level="L1", optional="streams")
 def test_event_is_of_its_moment(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     """An event recorded again means the later work; waiting for it covers both."""
     from infinitrain.backend import stream_scope
@@ -125,7 +125,7 @@ def test_event_is_of_its_moment(target: Target, streams: tuple[Any, Any], headin
 
 
 @pytest.mark.parametrize("how", ["synchronize_event", "query"])
-@pytest.mark.contract("3.1", level="L1", optional=True)
+@pytest.mark.contract("3.1", level="L1", optional="streams")
 def test_host_waits_for_event(how: str, target: Target, streams: tuple[Any, Any], heading: str) -> None:
     """After synchronize_event, or once query said yes, the host may read what the stream wrote."""
     from infinitrain.backend import stream_scope
@@ -147,7 +147,7 @@ def test_host_waits_for_event(how: str, target: Target, streams: tuple[Any, Any]
     expect(heading, runtime.query(event) is True, "query() says no after the event's work was done")
 
 
-@pytest.mark.contract("3.1", level="L1", optional=True)
+@pytest.mark.contract("3.1", level="L1", optional="streams")
 def test_synchronize_device_and_stream(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     from infinitrain import backend
 
@@ -163,7 +163,7 @@ def test_synchronize_device_and_stream(target: Target, streams: tuple[Any, Any],
     all_equal(heading, y, 10.0, "after synchronize(device)")
 
 
-@pytest.mark.contract("3.1", level="L1", optional=True)
+@pytest.mark.contract("3.1", level="L1", optional="streams")
 def test_elapsed(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     """Two events 60 ms of host time apart on an idle stream: milliseconds, and no more than the host
     measured.
@@ -189,7 +189,7 @@ def test_elapsed(target: Target, streams: tuple[Any, Any], heading: str) -> None
     )
 
 
-@pytest.mark.contract("3.4", level="L1", optional=True)
+@pytest.mark.contract("3.4", level="L1", optional="streams")
 def test_copies_follow_the_stream(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     """memcpy on a stream comes after that stream's kernels, and kernels after it."""
     import infinitrain as it
@@ -208,7 +208,7 @@ def test_copies_follow_the_stream(target: Target, streams: tuple[Any, Any], head
     it.backend.synchronize(target.device)
 
 
-@pytest.mark.contract("3.3", level="L1", optional=True)
+@pytest.mark.contract("3.3", level="L1", optional="streams")
 def test_memory_outlives_its_stream(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     """Freed while one stream still works on it, allocated for another: neither sees the other's data."""
     import infinitrain as it
@@ -230,7 +230,7 @@ def test_memory_outlives_its_stream(target: Target, streams: tuple[Any, Any], he
         all_equal(heading, z, -5.0, f"round {i}: the second stream's tensor")
 
 
-@pytest.mark.contract("3.3", level="L1", optional=True)
+@pytest.mark.contract("3.3", level="L1", optional="streams")
 def test_memory_used_on_two_streams(target: Target, streams: tuple[Any, Any], heading: str) -> None:
     """Made on one stream, read on another, dropped: its memory waits for the reader too [record_use]."""
     import infinitrain as it
