@@ -95,8 +95,9 @@ def _streams(target: Target, heading: str) -> None:
     one, two, event = runtime.create_stream(), runtime.create_stream(), runtime.create_event()
     expect(heading, isinstance(one.handle, int) and one.handle != two.handle, "two streams share a handle")
     _, x = _values(target)
+    copied = _mark(target)
     with backend.stream_scope(one, target.device):
-        runtime.wait(one, _mark(target))
+        runtime.wait(one, copied)
         x.fill_(4.0)
         runtime.record(event, one)
     with backend.stream_scope(two, target.device):
@@ -277,11 +278,12 @@ def _peer_copy(target: Target, heading: str) -> None:
 
     other = _two_devices(target)
     values, x = _values(target)
+    backend.synchronize(target.device)
+    back = np.zeros_like(values)
     with backend.DeviceGuard(other):
         there = target.runtime.malloc(values.nbytes)
-    target.runtime.memcpy(there, 0, x.buffer, x.offset, values.nbytes, "D2D")
-    back = np.zeros_like(values)
-    target.runtime.memcpy(memoryview(back).cast("B"), 0, there, 0, values.nbytes, "D2H")
+        target.runtime.memcpy(there, 0, x.buffer, x.offset, values.nbytes, "D2D")
+        target.runtime.memcpy(memoryview(back).cast("B"), 0, there, 0, values.nbytes, "D2H")
     same_bytes(heading, f"D2D from {target.device} to {other}", back, values)
 
 
