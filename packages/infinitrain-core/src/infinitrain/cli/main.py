@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..__about__ import __version__
-from ..errors import BackendError, UnknownDeviceError
+from ..errors import BackendError
 from . import new_backend, ops
 from .usage import USAGE, Parser, UsageError, did_you_mean
 
@@ -40,8 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except UsageError as error:
         return _complain(str(error), USAGE)
-    except UnknownDeviceError as error:
-        return _complain(f"infinitrain: {error}", USAGE)
     except BackendError as error:
         return _complain(f"infinitrain: {error}", BROKEN)
     except BrokenPipeError:  # `infinitrain ops | head`: a reader that has enough is no error
@@ -71,10 +69,10 @@ def _run(argv: list[str]) -> int:
         args, rest = parser.parse_known_args(argv)
     except SystemExit as done:  # --help and --version
         return int(done.code or 0)
+    if rest:
+        (commands.choices.get(args.command) or parser).error(f"unrecognized arguments: {' '.join(rest)}")
     if args.command is None:
         parser.error(f"give a command: {' or '.join(COMMANDS)}")
-    if rest:
-        commands.choices[args.command].error(f"unrecognized arguments: {' '.join(rest)}")
     return COMMANDS[args.command].run(args)
 
 

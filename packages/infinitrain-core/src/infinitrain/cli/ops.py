@@ -12,6 +12,7 @@ from typing import Any, Final
 from ..backend import OPS, BackendDescription, Op, describe_backend, load_backend_module, optext
 from ..backend.describe import BLOCKS
 from ..backend.optable import DTYPES, PROFILES
+from ..device import Device
 from .usage import UsageError, did_you_mean
 
 HELP: Final = "the op table, one op, or what a provider lacks"
@@ -73,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.backend_module is not None:
         load_backend_module(args.backend_module)
     if args.missing is not None:
-        return _missing(describe_backend(args.missing), args.profile, args.json)
-    backends = [describe_backend(name) for name in dict.fromkeys(args.backend)]
+        return _missing(_describe(args.missing), args.profile, args.json)
+    backends = [_describe(name) for name in dict.fromkeys(args.backend)]
     rows = [OPS[args.op]] if args.op else [r for r in OPS.values() if args.profile in (None, r.profile)]
     if args.json:
         objects = [_object(row, backends) for row in rows]
@@ -88,6 +89,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_table(*_cells(rows, backends)))
     return 0
+
+
+def _describe(name: str) -> BackendDescription:
+    try:
+        device = Device.parse(name)
+    except ValueError as error:  # UnknownDeviceError is one
+        raise UsageError(f"infinitrain ops: {error}") from error
+    return describe_backend(device)
 
 
 # The table -------------------------------------------------------------------------------------------------------
