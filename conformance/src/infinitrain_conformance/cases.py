@@ -52,6 +52,8 @@ class Data:
 
     def like(self, x: np.ndarray, strength: float = 0.8) -> np.ndarray:
         """Return a gradient that is correlated with x: an independent one hides a missing term."""
+        if not x.size:
+            return x
         spread = x.std() or 1.0
         return self.round(
             strength * (x - x.mean()) / spread + (1 - strength) * self.rng.standard_normal(x.shape)

@@ -1,4 +1,4 @@
-"""Addition with broadcasting, GELU in both forms."""
+"""Addition with broadcasting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from ..cases import Built, Data, OpCase, case
 from ..oracles import Want
-from ..oracles import activation as oracles
 
 CASES: list[OpCase] = []
 
@@ -26,20 +25,3 @@ case(CASES, "AddForward", "right", add, (4, 5, 8), (5, 8))
 case(CASES, "AddForward", "both", add, (4, 1, 6), (3, 1))
 case(CASES, "AddForward", "scalar", add, (), (2, 3), dtypes=("float32",))
 case(CASES, "AddForward", "empty", add, (0, 3), (3,), dtypes=("float32",), clause="4.4")
-
-
-def gelu(d: Data, shape: tuple[int, ...], form: str, scale: float = 2.0) -> Built:
-    return Built((d.normal(*shape, mean=0.1, scale=scale), form), oracles.gelu)
-
-
-def gelu_backward(d: Data, shape: tuple[int, ...], form: str, scale: float = 2.0) -> Built:
-    x = d.normal(*shape, mean=0.1, scale=scale)
-    return Built((x, d.like(x), form), oracles.gelu_backward)
-
-
-for form in ("tanh", "none"):
-    case(CASES, "GeluForward", form, gelu, (3, 5, 37), form)
-    case(CASES, "GeluForward", f"{form}_wide", gelu, (2, 1025), form, scale=30.0)
-    case(CASES, "GeluForward", f"{form}_0d", gelu, (), form, dtypes=("float32",))
-    case(CASES, "GeluBackward", form, gelu_backward, (3, 5, 37), form)
-    case(CASES, "GeluBackward", f"{form}_wide", gelu_backward, (2, 1025), form, scale=30.0)

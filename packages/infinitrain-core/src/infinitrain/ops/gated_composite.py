@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..backend.dispatch import composite
+from ..dtype import HALF, float32
 from .activation import GeluForward, SiluBackward, SiluForward
+from .base import Cast
 from .elementwise import MulForward
 from .linear import LinearForward
 from .shape import ConcatForward, SplitForward
@@ -19,17 +21,28 @@ def LinearGeluForward(x: Any, weight: Any, bias: Any, approximate: str) -> Any:
 
 @composite
 def SwigluForward(gate_up: Any) -> Any:
+    dtype = gate_up.dtype
     gate, up = _halves(gate_up)
-    return MulForward(SiluForward(gate), up)
+    return _narrow(MulForward(SiluForward(gate), up), dtype)
 
 
 @composite
 def SwigluBackward(gate_up: Any, grad: Any) -> Any:
-    gate, up = _halves(gate_up)
+    dtype = gate_up.dtype
+    (gate, up), grad = _halves(gate_up), _wide(grad)
     dgate = SiluBackward(MulForward(grad, up), gate)
-    return ConcatForward((dgate, MulForward(grad, SiluForward(gate))), gate_up.ndim - 1)
+    return _narrow(ConcatForward((dgate, MulForward(grad, SiluForward(gate))), grad.ndim - 1), dtype)
 
 
 def _halves(gate_up: Any) -> Any:
     half = gate_up.shape[-1] // 2
-    return SplitForward(gate_up, (half, half), gate_up.ndim - 1)
+    return SplitForward(_wide(gate_up), (half, half), gate_up.ndim - 1)
+
+
+def _wide(x: Any) -> Any:
+    """Return x for steps that are not rounded in between: float16 would lose a small SiLU."""
+    return Cast(x, float32) if x.dtype in HALF else x
+
+
+def _narrow(x: Any, dtype: Any) -> Any:
+    return Cast(x, dtype) if x.dtype is not dtype else x
