@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import compare, elementwise, fused, indexing, linear, reduction, shape, unary
+from . import compare, elementwise, fused, indexing, linear, loss, reduction, shape, unary
 from .case import Case
 
 CASES: tuple[Case, ...] = (
@@ -13,5 +13,6 @@ CASES: tuple[Case, ...] = (
     *shape.CASES,
     *indexing.CASES,
     *linear.CASES,
+    *loss.CASES,
     *fused.CASES,
 )

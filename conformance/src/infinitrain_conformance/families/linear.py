@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import math
 
-from ..cases import Built, Data, OpCase, case
+import numpy as np
+
+from ..cases import Built, Data, OpCase, Stat, case
 from ..oracles import linear as oracles
 
 CASES: list[OpCase] = []
@@ -125,3 +127,22 @@ for name, left, right in (
     case(CASES, "MatmulForward", name, product, left, right)
     case(CASES, "MatmulBackwardInput", name, product_da, left, right)
     case(CASES, "MatmulBackwardOther", name, product_db, left, right)
+
+
+def gemm(
+    d: Data, a: Shape, b: Shape, alpha: float, beta: float, flags: tuple[bool, bool], wide: bool = False
+) -> Built:
+    left, right = (s[:-2] + s[:-3:-1] if t else s for s, t in zip((a, b), flags, strict=True))
+    c = d.normal(*_batch(left, right), left[-2], right[-1], mean=0.7)
+    if not beta:
+        c[..., 0] = np.nan  # what was there does not matter
+    held = Stat(c) if wide else c
+    args = (d.normal(*a, mean=0.5), d.normal(*b, mean=-0.25), held, alpha, beta, *flags)
+    return Built(args, oracles.gemm)
+
+
+case(CASES, "Gemm", "plain", gemm, (7, 33), (33, 5), 1.5, 0.5, (False, False))
+case(CASES, "Gemm", "transposed", gemm, (33, 7), (5, 33), -2.0, 1.0, (True, True))
+case(CASES, "Gemm", "overwrites", gemm, (4, 6), (3, 6), 0.5, 0.0, (False, True))
+case(CASES, "Gemm", "batch", gemm, (2, 1, 9, 5), (3, 9, 4), 1.0, 2.0, (True, False))
+case(CASES, "Gemm", "into_float32", gemm, (5, 64), (64, 3), 1.0, 1.0, (False, False), wide=True)

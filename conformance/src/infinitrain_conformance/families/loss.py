@@ -1,4 +1,6 @@
-"""Cross-entropy and softmax: logits whose exp overflows, ignored targets, a large vocabulary, one class."""
+"""Cross-entropy and softmax: logits whose exp overflows, ignored targets, a large vocabulary and a padded one,
+label smoothing, one class.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +11,58 @@ from ..oracles import loss as oracles
 
 CASES: list[OpCase] = []
 IGNORE = -100
+Shape = tuple[int, ...]
 
 
 def _logits(
-    d: Data, lead: tuple[int, ...], classes: int, scale: float, ignored: float
+    d: Data, lead: Shape, classes: int, scale: float, ignored: float, padding: int
 ) -> tuple[np.ndarray, np.ndarray]:
     logits = d.normal(*lead, classes, mean=5.0, scale=scale)
-    target = d.rng.integers(0, classes, lead)
+    if padding:  # a vocabulary rounded up to a multiple of something: no token has these classes
+        logits[..., -padding:] = -np.inf
+    target = d.rng.integers(0, classes - padding, lead)
     return logits, np.where(d.rng.random(lead) < ignored, IGNORE, target).astype(np.int64)
 
 
-def forward(d: Data, lead: tuple[int, ...], classes: int, scale: float = 2.0, ignored: float = 0.0) -> Built:
-    return Built((*_logits(d, lead, classes, scale, ignored), IGNORE), oracles.cross_entropy)
+def forward(
+    d: Data, lead: Shape, classes: int, scale: float = 2.0, ignored: float = 0.0,
+    padding: int = 0, smoothing: float = 0.0, reduction: str = "mean",
+) -> Built:  # fmt: skip
+    made = _logits(d, lead, classes, scale, ignored, padding)
+    return Built((*made, IGNORE, smoothing, reduction), oracles.cross_entropy)
 
 
-def backward(d: Data, lead: tuple[int, ...], classes: int, scale: float = 2.0, ignored: float = 0.0) -> Built:
-    logits, target = _logits(d, lead, classes, scale, ignored)
+def backward(
+    d: Data, lead: Shape, classes: int, scale: float = 2.0, ignored: float = 0.0,
+    padding: int = 0, smoothing: float = 0.0, reduction: str = "mean", in_place: bool = False,
+) -> Built:  # fmt: skip
+    logits, target = _logits(d, lead, classes, scale, ignored, padding)
     lse = oracles.log_sum_exp(logits).astype(np.float32 if d.dtype.name != "float64" else np.float64)
     # A gradient other than 1: a kernel that ignores it would pass a training run.
     grad = Stat(np.asarray(1.75))
-    return Built((grad, logits, target, Stat(lse.astype(np.float64)), IGNORE), oracles.cross_entropy_backward)
+    args = (grad, logits, target, Stat(lse.astype(np.float64)), IGNORE, smoothing, reduction)
+    return Built(args, oracles.cross_entropy_in_place if in_place else oracles.cross_entropy_backward)
 
 
-for name, lead, classes, scale, ignored in (
-    ("odd", (3, 5), 37, 2.0, 0.0),
-    ("vocabulary", (2, 16), 5003, 2.0, 0.0),
-    ("overflow", (4, 4), 64, 40.0, 0.0),
-    ("ignored", (4, 32), 11, 2.0, 0.4),
-    ("one_row", (1,), 3, 2.0, 0.0),
-    ("rows4096", (4096,), 5, 2.0, 0.1),
+for name, lead, classes, scale, ignored, padding, smoothing, reduction in (
+    ("odd", (3, 5), 37, 2.0, 0.0, 0, 0.0, "mean"),
+    ("vocabulary", (2, 16), 5003, 2.0, 0.0, 0, 0.0, "mean"),
+    ("overflow", (4, 4), 64, 40.0, 0.0, 0, 0.0, "mean"),
+    ("ignored", (4, 32), 11, 2.0, 0.4, 0, 0.0, "mean"),
+    ("one_row", (1,), 3, 2.0, 0.0, 0, 0.0, "mean"),
+    ("no_axes", (), 7, 2.0, 0.0, 0, 0.0, "mean"),
+    ("rows4096", (4096,), 5, 2.0, 0.1, 0, 0.0, "mean"),
+    ("smoothed", (4, 8), 19, 2.0, 0.3, 0, 0.1, "mean"),
+    ("smoothed_vocabulary", (2, 16), 5003, 2.0, 0.0, 0, 0.3, "mean"),
+    ("smoothed_padding", (4, 8), 24, 2.0, 0.2, 5, 0.1, "mean"),
+    ("uniform", (5, 3), 9, 2.0, 0.0, 0, 1.0, "mean"),
+    ("padding", (4, 8), 24, 2.0, 0.0, 5, 0.0, "mean"),
+    ("sum", (4, 32), 11, 2.0, 0.4, 0, 0.1, "sum"),
 ):
-    case(CASES, "CrossEntropyForward", name, forward, lead, classes, scale, ignored)
-    case(CASES, "CrossEntropyBackward", name, backward, lead, classes, scale, ignored)
+    options = (lead, classes, scale, ignored, padding, smoothing, reduction)
+    case(CASES, "CrossEntropyForward", name, forward, *options)
+    case(CASES, "CrossEntropyBackward", name, backward, *options)
+    case(CASES, "CrossEntropyBackwardInPlace", name, backward, *options, in_place=True)
 
 
 def softmax(d: Data, shape: tuple[int, ...], axis: int, scale: float = 2.0) -> Built:

@@ -55,3 +55,13 @@ def matmul_db(a: Array, grad: Array, shape: tuple[int, ...]) -> dict[str, Want]:
     )
     terms = a.size // max(1, a.shape[-1])
     return {"db": Want(sum_to(full, shape), sum_to(size, shape), terms)}
+
+
+def gemm(
+    a: Array, b: Array, c: Array, alpha: float, beta: float, transpose_a: bool, transpose_b: bool
+) -> dict[str, Want]:
+    a = np.swapaxes(a, -1, -2) if transpose_a else a
+    b = np.swapaxes(b, -1, -2) if transpose_b else b
+    held, size = (beta * c, np.abs(beta * c)) if beta else (np.zeros_like(c), np.zeros_like(c))
+    value, terms = alpha * (a @ b) + held, np.abs(alpha) * (np.abs(a) @ np.abs(b)) + size
+    return {"c": Want(value, terms, a.shape[-1] + 1)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .want import Array, Want
@@ -40,32 +42,53 @@ def log_softmax_backward(grad: Array, y: Array, axis: int) -> dict[str, Want]:
 def log_sum_exp(x: Array) -> Array:
     """Return log sum exp over the last axis."""
     top = x.max(-1)
-    result: Array = top + np.log(np.exp(x - top[..., None]).sum(-1))
+    result: Array = np.asarray(top + np.log(np.exp(x - top[..., None]).sum(-1)))
     return result
 
 
-def cross_entropy(logits: Array, target: Array, ignore_index: int) -> dict[str, Want]:
-    lse, kept = log_sum_exp(logits), target != ignore_index
-    picked = np.take_along_axis(logits, np.where(kept, target, 0)[..., None], -1)[..., 0]
-    size = np.abs(lse) + np.abs(picked) + np.abs(logits).max(-1)
-    count = int(kept.sum())
+def cross_entropy(
+    logits: Array, target: Array, ignore_index: int, smoothing: float = 0.0, reduction: str = "mean"
+) -> dict[str, Want]:
+    """The cross-entropy of softmax against (1 - s) onehot + s uniform over the classes that are there."""
+    lse, kept, there = log_sum_exp(logits), target != ignore_index, logits != -np.inf
+    safe = np.where(kept, target, 0)[..., None]
+    nll = (lse[..., None] - np.take_along_axis(logits, safe, -1))[..., 0]
+    surprise = np.where(there, lse[..., None] - np.where(there, logits, 0.0), 0.0)
+    classes = there.sum(-1)
+    each = smoothing * surprise.sum(-1) / classes
+    each = np.where(np.isinf(nll), nll, each + (1.0 - smoothing) * np.where(np.isinf(nll), 0.0, nll))
+    largest = np.where(there, np.abs(logits), 0.0).max(-1)
+    size = np.abs(lse) + 2.0 * largest
+    count = 1 if reduction == "sum" else int(kept.sum())
     if count == 0:
         loss, loss_size = np.float64(np.nan), np.float64(0.0)
     else:
-        loss, loss_size = (lse - picked)[kept].sum() / count, size[kept].sum() / count
-    rounding = np.abs(lse) + np.abs(logits).max(-1) + 1.0
+        loss, loss_size = each[kept].sum() / count, size[kept].sum() / count
     return {
-        "loss": Want(np.asarray(loss), np.asarray(loss_size), max(1, count)),
-        "lse": Want(lse, rounding, 1),
+        "loss": Want(np.asarray(loss), np.asarray(loss_size), max(1, int(kept.sum()))),
+        "lse": Want(lse, np.abs(lse) + largest + 1.0, 1),
     }
 
 
 def cross_entropy_backward(
-    grad: Array, logits: Array, target: Array, lse: Array, ignore_index: int
+    grad: Array,
+    logits: Array,
+    target: Array,
+    lse: Array,
+    ignore_index: int,
+    smoothing: float = 0.0,
+    reduction: str = "mean",
 ) -> dict[str, Want]:
-    kept = target != ignore_index
-    p = np.exp(logits - lse[..., None])
+    kept, there = target != ignore_index, logits != -np.inf
+    finite = np.where(there, logits, 0.0)
+    p = np.where(there, np.exp(finite - lse[..., None]), 0.0)
     onehot = np.arange(logits.shape[-1]) == np.where(kept, target, -1)[..., None]
-    scale = np.where(kept, float(grad) / max(1, int(kept.sum())), 0.0)[..., None]
-    size = np.abs(scale) * (p * (1.0 + np.abs(logits) + np.abs(lse)[..., None]) + onehot)
-    return {"dlogits": Want(scale * (p - onehot), size)}
+    goal = (1.0 - smoothing) * onehot + smoothing * there / np.maximum(1, there.sum(-1, keepdims=True))
+    count = 1 if reduction == "sum" else max(1, int(kept.sum()))
+    scale = np.where(kept, float(grad) / count, 0.0)[..., None]
+    size = np.abs(scale) * (p * (1.0 + np.abs(finite) + np.abs(lse)[..., None]) + goal)
+    return {"dlogits": Want(scale * (p - goal), size)}
+
+
+def cross_entropy_in_place(grad: Array, logits: Array, *rest: Any) -> dict[str, Want]:
+    return {"logits": cross_entropy_backward(grad, logits, *rest)["dlogits"]}

@@ -172,35 +172,46 @@ num ptr_LayerNormBackward(const float *x, const float *w, const float *mean, con
     return 0;
 }
 
-num ptr_CrossEntropyForward(const float *logits, const num *target, num ignore, float *loss, float *lse,
-                            num n, num cols) {
+num ptr_CrossEntropyForward(const float *logits, const num *target, num ignore, double smoothing,
+                            const char *reduction, float *loss, float *lse, num n, num cols) {
     double total = 0;
     num count = 0;
     for (num i = 0; i < n; i++, logits += cols) {
-        num t = target[i];
+        num t = target[i], classes = 0;
         if (t != ignore && (t < 0 || t >= cols)) return 1;
-        double top = logits[0], sum = 0;
+        double top = logits[0], sum = 0, all = 0;
         for (num j = 1; j < cols; j++) top = fmax(top, logits[j]);
         for (num j = 0; j < cols; j++) sum += exp(logits[j] - top);
-        lse[i] = (float)(top + log(sum));
-        if (t != ignore) total += top + log(sum) - logits[t], count++;
+        for (num j = 0; j < cols; j++)
+            if (logits[j] != -INFINITY) all += logits[j], classes++;
+        double log_sum = top + log(sum);
+        lse[i] = (float)log_sum;
+        if (t == ignore) continue;
+        count++;
+        total += logits[t] == -INFINITY ? INFINITY : (1 - smoothing) * (log_sum - logits[t]);
+        total += smoothing * (log_sum - all / (double)classes);
     }
-    *loss = (float)(total / (double)count);
+    *loss = (float)(*reduction == 's' ? total : total / (double)count);
     return 0;
 }
 
 num ptr_CrossEntropyBackward(const float *grad, const float *logits, const num *target, const float *lse, num ignore,
-                             float *dlogits, num n, num cols) {
+                             double smoothing, const char *reduction, float *dlogits, num n, num cols) {
     num count = 0;
     for (num i = 0; i < n; i++) {
         num t = target[i];
         if (t != ignore && (t < 0 || t >= cols)) return 1;
         count += t != ignore;
     }
+    if (*reduction == 's') count = 1;
     for (num i = 0; i < n; i++, logits += cols, dlogits += cols) {
-        num t = target[i];
+        num t = target[i], classes = 0;
         double g = t == ignore ? 0 : *grad / (double)count;
-        for (num j = 0; j < cols; j++) dlogits[j] = (float)(g * (exp((double)logits[j] - lse[i]) - (j == t)));
+        for (num j = 0; j < cols; j++) classes += logits[j] != -INFINITY;
+        for (num j = 0; j < cols; j++) {
+            double share = logits[j] == -INFINITY ? 0 : smoothing / (double)classes;
+            dlogits[j] = (float)(g * (exp((double)logits[j] - lse[i]) - (1 - smoothing) * (j == t) - share));
+        }
     }
     return 0;
 }

@@ -33,8 +33,7 @@ class Runtime(backend.DeviceGuardImpl):
     def get_device(self):
         return Device(TYPE, 0)
 
-    def set_device(self, device):
-        pass
+    def set_device(self, device): ...
 
     def malloc(self, nbytes, stream=None):
         return self.allocator.malloc(nbytes, self.get_device(), stream)
@@ -93,8 +92,12 @@ BOTH = {
     "Cast": lambda x, dtype, *, out: (x.numel, code(x.dtype)),
     "EmbeddingForward": lambda index, weight, *, out: (index.numel, *weight.shape),
     "EmbeddingBackward": lambda index, grad, rows, *, out, accumulate=False: (*size(grad), accumulate),
-    "CrossEntropyForward": lambda logits, target, ignore_index, *, out: size(logits),
-    "CrossEntropyBackward": lambda grad, logits, target, lse, ignore_index, *, out: size(logits),
+    "CrossEntropyForward": (
+        lambda logits, target, ignore_index, label_smoothing, reduction, *, out: size(logits)
+    ),
+    "CrossEntropyBackward": (
+        lambda grad, logits, target, lse, ignore_index, label_smoothing, reduction, *, out: size(logits)
+    ),
 }
 
 
@@ -112,7 +115,7 @@ def bind(op, sizes, dtypes):
             return x and x.encode()
         elif isinstance(x, DType):
             x = code(x)
-        return ctypes.c_double(x) if kind == "scalar" else ctypes.c_int64(x)
+        return ctypes.c_double(x) if kind == "scalar" or isinstance(x, float) else ctypes.c_int64(x)
 
     @functools.wraps(sizes)  # so that core sees its parameters
     def kernel(*args, **given):

@@ -7,7 +7,19 @@ from types import ModuleType
 from ..backend.kernels import register_kernel
 from ..backend.optable import OPS
 from ..device import DeviceType
-from . import activation, attention, elementwise, indexing, linear, loss, norm, optimizer, rope, ufuncs
+from . import (
+    activation,
+    attention,
+    elementwise,
+    indexing,
+    linear,
+    linear_loss,
+    loss,
+    norm,
+    optimizer,
+    rope,
+    ufuncs,
+)
 
 MODULES: tuple[ModuleType, ...] = (
     activation,
@@ -15,6 +27,7 @@ MODULES: tuple[ModuleType, ...] = (
     elementwise,
     indexing,
     linear,
+    linear_loss,
     loss,
     norm,
     optimizer,

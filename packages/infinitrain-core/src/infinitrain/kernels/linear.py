@@ -43,6 +43,20 @@ def MatmulBackwardOther(xp: Any, a: Any, grad: Any, shape: tuple[int, ...]) -> A
     return sum_to(xp, xp.matmul(xp.matrix_transpose(a), grad), shape)
 
 
+@array_kernel()
+def Gemm(
+    xp: Any, a: Any, b: Any, c: Any, alpha: float, beta: float, transpose_a: bool, transpose_b: bool
+) -> None:
+    a, b, held = (_wide(xp, t) for t in (a, b, c))
+    a, b = xp.matrix_transpose(a) if transpose_a else a, xp.matrix_transpose(b) if transpose_b else b
+    y = xp.matmul(a, b) * alpha
+    c[...] = xp.astype(y + held * beta if beta else y, c.dtype)
+
+
+def _wide(xp: Any, array: Any) -> Any:
+    return array if str(array.dtype).endswith("float64") else xp.astype(array, xp.float32, copy=False)
+
+
 def rows(xp: Any, x: Any) -> Any:
     """Return x (..., C) as (N, C)."""
     count = 1

@@ -56,8 +56,8 @@ def array_kernel(
 
 
 FAMILIES = (
-    "base", "activation", "elementwise", "unary", "compare", "linear", "norm", "rms_norm", "residual_norm", "rope", "attention", "softmax", "loss",
-    "linear_loss", "vocab_parallel",
+    "base", "activation", "elementwise", "unary", "compare", "linear", "norm", "rms_norm", "residual_norm", "rope",
+    "attention", "softmax", "loss", "linear_loss", "vocab_parallel",
     "indexing", "scatter", "topk", "shape", "reduction", "optimizer", "clamp", "finite", "gated", "dropout",
 )  # fmt: skip
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
-from ..backend.optable import Results, Tensor, broadcast_shapes, op, require_dtype, require_shape
-from ..errors import ShapeError
+from ..backend.optable import Results, Scalar, Tensor, broadcast_shapes, op, require_dtype, require_shape
+from ..dtype import float32
+from ..errors import DtypeError, ShapeError
 
 
 @op(
@@ -18,10 +19,11 @@ def LinearForward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Results:
     """y = x weightᵀ + bias; x (..., in), weight (out, in), bias (out,), y (..., out)."""
     if len(x.shape) < 1 or len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
         raise ShapeError(f"x {x.shape} needs a last axis equal to weight's {weight.shape} second")
-    require_dtype("weight", weight.dtype, x.dtype)
+    for name, other in (("weight", weight), ("bias", bias)):
+        if other is not None and other.dtype is not x.dtype:
+            raise DtypeError(f"x is {x.dtype} and {name} {other.dtype}; cast one, or use autocast")
     if bias is not None:
         require_shape("bias", bias.shape, (weight.shape[0],))
-        require_dtype("bias", bias.dtype, x.dtype)
     return [((*x.shape[:-1], weight.shape[0]), x.dtype)]
 
 
@@ -58,7 +60,8 @@ def MatmulForward(a: Tensor, b: Tensor) -> Results:
         raise ShapeError(
             f"a {a.shape} and b {b.shape} do not multiply: a's last axis against b's second to last"
         )
-    require_dtype("b", b.dtype, a.dtype)
+    if a.dtype is not b.dtype:
+        raise DtypeError(f"a is {a.dtype} and b {b.dtype}; cast one, or use autocast")
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return [((*batch, a.shape[-2], b.shape[-1]), a.dtype)]
 
@@ -82,6 +85,29 @@ def MatmulBackwardOther(a: Tensor, grad: Tensor, shape: tuple) -> Results:
 def _matmul_operand(full: tuple[int, ...], shape: tuple[int, ...]) -> None:
     if shape[-2:] != full[-2:] or broadcast_shapes(full, shape) != full:
         raise ShapeError(f"an operand of shape {shape} cannot have a gradient of shape {full}")
+
+
+@op(profile="extra", results="", writes="c")
+def Gemm(
+    a: Tensor, b: Tensor, c: Tensor, alpha: Scalar, beta: Scalar, transpose_a: bool, transpose_b: bool
+) -> Results:
+    """c = alpha a b + beta c; a (..., m, k) and b (..., k, n) after their last two axes were swapped where transpose is
+    set; c (..., m, n) in a's dtype, or float32. With beta = 0 what c held does not matter, NaN included.
+    """
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise ShapeError(f"a {a.shape} and b {b.shape} are no matrices")
+    m, k = a.shape[:-3:-1] if transpose_a else a.shape[-2:]
+    inner, n = b.shape[:-3:-1] if transpose_b else b.shape[-2:]
+    if k != inner:
+        raise ShapeError(
+            f"a {a.shape} and b {b.shape} do not multiply with transpose_a={transpose_a}, "
+            f"transpose_b={transpose_b}: {k} against {inner}"
+        )
+    require_dtype("b", b.dtype, a.dtype)
+    require_shape("c", c.shape, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n))
+    if c.dtype is not float32:
+        require_dtype("c", c.dtype, a.dtype)
+    return []
 
 
 class Linear(Function, op=LinearForward):

@@ -1,0 +1,73 @@
+"""CPU kernels of cross-entropy over a linear layer: one block of logits, worked on in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..kernels.loss import check_targets
+from .blocks import row_blocks
+from .linear import _rows as matrix
+from .loss import reduced, row_losses, scale_of
+
+BLOCK = 1 << 21
+"""Logits in a block: 8 MiB of float32. Below, BLAS has too few rows to be fast; above, nothing is gained."""
+
+
+def _steps(total: int, width: int) -> list[slice]:
+    step = max(64, BLOCK // max(1, width))
+    return [slice(start, min(total, start + step)) for start in range(0, total, step)]
+
+
+def LinearCrossEntropyForward(
+    x: Any, weight: Any, target: Any, ignore_index: int, label_smoothing: float, reduction: str, *, out: Any
+) -> None:
+    rows, w, ids = matrix(x.array), weight.array, target.array.reshape(-1)
+    lse = out[1].array.reshape(-1)
+    valid = check_targets(np, ids, len(w), ignore_index)
+    each, safe = np.empty_like(lse), np.where(valid, ids, 0)
+    steps = _steps(len(rows), len(w))
+    held = np.empty((steps[0].stop if steps else 0, len(w)), rows.dtype)
+    for i in steps:
+        logits = np.matmul(rows[i], w.T, out=held[: i.stop - i.start])
+        for j in row_blocks(*logits.shape):
+            row_losses(logits[j], safe[i][j], label_smoothing, lse[i][j], each[i][j])
+    out[0].array[...] = reduced(each, valid, reduction)
+
+
+def LinearCrossEntropyBackward(
+    grad: Any, x: Any, weight: Any, target: Any, lse: Any,
+    ignore_index: int, label_smoothing: float, reduction: str,
+    *, out: Any, accumulate: bool = False,
+) -> None:  # fmt: skip
+    rows, w, ids = matrix(x.array), weight.array, target.array.reshape(-1)
+    dx, dweight = matrix(out[0].array), out[1].array
+    valid = check_targets(np, ids, len(w), ignore_index)
+    scale = rows.dtype.type(scale_of(grad, valid, reduction))
+    share = rows.dtype.type(label_smoothing / len(w))
+    total, ignored = lse.array.reshape(-1, 1), not valid.all()
+    dx[...] = 0
+    # By classes: each block of dweight is written once, where blocks of rows would add to all of it every time.
+    steps = _steps(len(w), len(rows))
+    held = np.empty(len(rows) * steps[0].stop, rows.dtype)
+    partial = np.empty_like(dx)
+    for v in steps:
+        width = v.stop - v.start
+        d = np.matmul(rows, w[v].T, out=held[: len(rows) * width].reshape(len(rows), width))
+        for i in row_blocks(*d.shape):
+            block = d[i]
+            block -= total[i]
+            np.exp(block, out=block)
+            if share:
+                block -= share
+            block *= scale
+        hit = np.flatnonzero(valid & (ids >= v.start) & (ids < v.stop))
+        d[hit, ids[hit] - v.start] -= scale * d.dtype.type(1.0 - label_smoothing)
+        if ignored:
+            d[~valid] = 0
+        if accumulate:
+            dweight[v] += np.matmul(d.T, rows)
+        else:
+            np.matmul(d.T, rows, out=dweight[v])
+        dx += np.matmul(d, w[v], out=partial)
