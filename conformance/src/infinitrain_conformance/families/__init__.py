@@ -26,21 +26,25 @@ def all_cases() -> tuple[OpCase, ...]:
     from . import (
         activation,
         attention,
+        base,
         clamp,
         dropout,
         elementwise,
         indexing,
         linear,
-        linear_loss,
         loss,
+        moe,
         norm,
         optimizer,
         pointwise,
         reduction,
         rope,
+        scatter,
+        shape,
     )
 
     families = (
+        base,
         activation,
         clamp,
         dropout,
@@ -50,10 +54,12 @@ def all_cases() -> tuple[OpCase, ...]:
         elementwise,
         attention,
         loss,
-        linear_loss,
         indexing,
         pointwise,
         reduction,
+        shape,
+        scatter,
+        moe,
         optimizer,
     )
     return tuple(case for family in families for case in family.CASES if case.op in OPS)

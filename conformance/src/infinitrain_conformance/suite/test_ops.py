@@ -64,7 +64,8 @@ def test_accumulates_small_into_large(
 def test_repeats(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
     """The same call twice gives the same bits, unless the provider lists the op as not deterministic."""
     if case.op in target.record.capabilities.nondeterministic:
-        pytest.skip("listed as not deterministic")
+        checks.values(checks.maker(case, dtype, seed, target.device), heading)  # other bits, not other values
+        return
     checks.repeats(checks.maker(case, dtype, seed, target.device), heading)
 
 
@@ -80,32 +81,6 @@ def test_half_precision_needs_no_float32_luck(target: Target, seed: int, heading
     y = it.backend.OPS["LinearForward"].call(*tensors, None)
     ok, line = compare("LinearForward", "y", y, Want(np.full((2, 3), 4128.0), np.full((2, 3), 4128.0), 4096))
     expect(heading, ok, line)
-
-
-@pytest.mark.parametrize("where", ["beyond", "negative"])
-@pytest.mark.contract("4.7", level="L2", op="EmbeddingForward")
-def test_bad_index(where: str, target: Target, heading: str) -> None:
-    """An id out of range is an IndexError at the latest at the next synchronising call, never uninitialised
-    memory.
-    """
-    import infinitrain as it
-
-    weight = it.from_numpy(np.ones((5, 4), np.float32), target.device)
-    ids = it.from_numpy(np.array([0, 5 if where == "beyond" else -1, 2], np.int64), target.device)
-    with pytest.raises(IndexError):
-        it.backend.OPS["EmbeddingForward"].call(ids, weight).numpy()
-
-
-@pytest.mark.parametrize("where", ["beyond", "negative"])
-@pytest.mark.contract("4.7", level="L2", op="CrossEntropyForward")
-def test_bad_target(where: str, target: Target, heading: str) -> None:
-    """A class out of range is an IndexError at the latest at the next synchronising call."""
-    import infinitrain as it
-
-    logits = it.from_numpy(np.ones((3, 4), np.float32), target.device)
-    classes = it.from_numpy(np.array([0, 4 if where == "beyond" else -1, 2], np.int64), target.device)
-    with pytest.raises(IndexError):
-        it.backend.OPS["CrossEntropyForward"].call(logits, classes, -100)[0].numpy()
 
 
 @pytest.mark.contract("4.1", level="L2", op="CrossEntropyForward")

@@ -120,7 +120,7 @@ def WhereForward(condition: BoolMask, a: Tensor, b: Tensor) -> Results:
     return [(shape, promote(a.dtype, b.dtype))]
 
 
-@op(profile="training", results="da db", dtypes="all")
+@op(profile="training", results="da db")
 def WhereBackward(condition: BoolMask, grad: Tensor, a_shape: tuple, b_shape: tuple) -> Results:
     """da = grad where condition, db = grad elsewhere, each summed to its operand's shape."""
     _require_bool("condition", condition)
