@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .ufuncs import sum_into
+
 
 def AccumulateGrad(grad: Any, rate: float, tensor: Any) -> None:
     target = tensor.array
@@ -24,11 +26,5 @@ def Fill(x: Any, value: float) -> None:
 
 
 def AddBackward(grad: Any, a_shape: tuple[int, ...], b_shape: tuple[int, ...], *, out: Any) -> None:
-    g = grad.array
-    for shape, target in zip((a_shape, b_shape), out, strict=True):
-        extra = g.ndim - len(shape)
-        axes = tuple([i for i, n in enumerate(g.shape) if i < extra or (shape[i - extra] == 1 and n != 1)])
-        if axes:
-            np.add.reduce(g, axes, out=target.array.reshape((1,) * extra + shape), keepdims=True)
-        else:
-            np.copyto(target.array, g.reshape(shape))
+    for target in out:
+        sum_into(grad.array, target.array)

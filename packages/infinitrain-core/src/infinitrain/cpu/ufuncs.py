@@ -55,6 +55,27 @@ for _name, _fn in {
     _binary(_name, _fn)
 
 
+def _compare_scalar(name: str, fn: Callable[..., Any]) -> None:
+    """Declare the kernel of a comparison with a number."""
+
+    def kernel(a: Any, value: float, *, out: Any) -> None:
+        fn(a.array, float(value), out=out.array)
+
+    kernel.__name__ = name
+    globals()[name] = kernel
+
+
+for _name, _fn in {
+    "EqualsScalarForward": np.equal,
+    "NotEqualsScalarForward": np.not_equal,
+    "LtScalarForward": np.less,
+    "LeScalarForward": np.less_equal,
+    "GtScalarForward": np.greater,
+    "GeScalarForward": np.greater_equal,
+}.items():
+    _compare_scalar(_name, _fn)
+
+
 def ReciprocalForward(x: Any, *, out: Any) -> None:
     np.divide(1.0, x.array, out=out.array)
 
@@ -89,3 +110,35 @@ def SigmoidBackward(grad: Any, y: Any, *, out: Any) -> None:
     np.subtract(1.0, y.array, out=d)
     np.multiply(d, y.array, out=d)
     np.multiply(d, grad.array, out=d)
+
+
+def SigmoidForward(x: Any, *, out: Any) -> None:
+    a, y = x.array, out.array
+    np.negative(a, out=y)
+    np.exp(y, out=y)
+    np.add(y, 1.0, out=y)
+    np.divide(1.0, y, out=y)
+    # Where e^-x overflows the result is e^x, a subnormal number; -87 is right for either dtype.
+    if a.size and not a.min() >= -87.0:
+        low = a < -87.0
+        y[low] = np.exp(a[low])
+
+
+def MulBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
+    g = grad.array
+    for other, result in ((b.array, out[0]), (a.array, out[1])):
+        target = result.array
+        if target.shape == g.shape:
+            np.multiply(g, other, out=target)
+        else:
+            sum_into(g * other, target)
+
+
+def sum_into(full: np.ndarray, target: np.ndarray) -> None:
+    """Write ``full`` summed over the axes along which ``target``'s shape was broadcast."""
+    extra, shape = full.ndim - target.ndim, target.shape
+    axes = tuple([i for i, n in enumerate(full.shape) if i < extra or (shape[i - extra] == 1 and n != 1)])
+    if axes:
+        np.add.reduce(full, axes, out=target.reshape((1,) * extra + shape), keepdims=True)
+    else:
+        np.copyto(target, full.reshape(shape))
