@@ -72,3 +72,16 @@ def library(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     return np.random.default_rng(sum(request.node.originalname.encode()))
+
+
+@pytest.fixture(params=["kernels", "composites"], scope="module")
+def layer(request: pytest.FixtureRequest, library: str) -> Iterator[str]:
+    """For fused ops, ``pytestmark = pytest.mark.usefixtures("layer")``: once more as their composites [contract 4.3]."""
+    if request.param == "kernels":
+        yield request.param
+        return
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("INFINITRAIN_KERNELS", "composite")
+        clear_plans()
+        yield request.param
+    clear_plans()
