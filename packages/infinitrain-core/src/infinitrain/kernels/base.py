@@ -27,7 +27,7 @@ def Copy(xp: Any, dst: Any, src: Any) -> None:
 
 @array_kernel()
 def AccumulateGrad(xp: Any, grad: Any, rate: Any, tensor: Any) -> None:
-    wide = xp.float64 if "float64" in (str(grad.dtype), str(tensor.dtype)) else xp.float32
+    wide = xp.float64 if xp.float64 in (grad.dtype, tensor.dtype) else xp.float32
     if grad.dtype == tensor.dtype and "int" in str(tensor.dtype):
         tensor[...] = tensor + grad * rate
         return

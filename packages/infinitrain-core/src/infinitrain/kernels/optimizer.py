@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .registry import array_kernel
@@ -46,11 +47,11 @@ def SGD(
 def GlobalNorm(xp: Any, tensors: Any) -> Any:
     wide = xp.float64 if any(str(t.dtype).endswith("float64") for t in tensors) else xp.float32
     zero = xp.zeros((), dtype=wide, **xp.on(tensors[0]))
-    filled = [xp.astype(t, wide, copy=False) for t in tensors if t.size]
+    filled = [xp.astype(t, wide, copy=False) for t in tensors if math.prod(t.shape)]
     total = sum((xp.sum(t * t) for t in filled), start=zero)
     # One pass, unless the squares left the dtype's range: below this what was flushed to zero would be missed.
     limits = xp.finfo(wide)
-    lost = sum(t.size for t in filled) * float(limits.smallest_normal) / float(limits.eps)
+    lost = sum(math.prod(t.shape) for t in filled) * float(limits.smallest_normal) / float(limits.eps)
     if not filled or lost < float(total) <= float(limits.max):
         return xp.sqrt(total)
     largest = zero
