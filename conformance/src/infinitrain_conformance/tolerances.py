@@ -45,6 +45,11 @@ TABLE: Final[dict[str, Tolerance]] = {
         constant=16.0, reason="tanh or erf of a cubic: library functions are good to a few units"
     ),
     "GeluBackward": Tolerance(constant=24.0, reason="as the forward, and a product of two such terms"),
+    "ErfForward": Tolerance(constant=16.0, reason="library functions are good to a few units"),
+    "ErfBackward": Tolerance(constant=16.0, reason="exp of a rounded square"),
+    "LinearGeluForward": Tolerance(
+        constant=16.0, half=0.5, reason="as GELU; a composite rounds what is under it to the inputs' dtype"
+    ),
     "LayerNormForward": Tolerance(constant=16.0, reason="division and root of a two-pass variance"),
     "LayerNormBackward": Tolerance(constant=16.0, reason="three terms that cancel"),
     "RmsNormForward": Tolerance(constant=16.0, reason="division and root of a mean of squares"),
