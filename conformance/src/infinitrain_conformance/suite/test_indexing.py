@@ -23,7 +23,7 @@ def _places(op: str) -> list[int]:
 
 def limit(args: dict[str, Any]) -> int:
     """Return how many values an index may have, from an op's arguments by name."""
-    for name in ("rows", "classes", "vocab_size_original"):
+    for name in ("rows", "classes", "vocab_size_local", "vocab_size_original"):
         if name in args:
             return int(args[name])
     if "axis" in args:
@@ -49,7 +49,7 @@ def limit(args: dict[str, Any]) -> int:
     ],
 )
 def test_bad_index(case: OpCase, where: str, target: Target, seed: int, heading: str) -> None:
-    """One index among good ones is out of range: an IndexError at the latest at the next synchronising call. Where
+    """Good indices, and then ones out of range: an IndexError at the latest at the next synchronising call. Where
     kernels are done when they return, it names op, value and limit.
     """
     import infinitrain as it
@@ -59,7 +59,7 @@ def test_bad_index(case: OpCase, where: str, target: Target, seed: int, heading:
     count = limit(dict(zip(call.row.param_names, call.args, strict=True)))
     index = call.args[place].numpy()
     bad = {"beyond": count, "negative": -1, "beyond_32_bits": 2**32}[where]
-    index.reshape(-1)[index.size // 2] = bad
+    index.reshape(-1)[index.size // 2 :] = bad
     call.args[place] = it.from_numpy(index, target.device)
     with pytest.raises(IndexError) as caught:
         [result.numpy() for result in call.run().values()]

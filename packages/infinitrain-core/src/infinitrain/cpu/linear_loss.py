@@ -25,7 +25,7 @@ def LinearCrossEntropyForward(
 ) -> None:
     rows, w, ids = matrix(x.array), weight.array, target.array.reshape(-1)
     lse = out[1].array.reshape(-1)
-    valid = check_targets(np, ids, len(w), ignore_index)
+    valid = check_targets(np, "LinearCrossEntropyForward", ids, len(w), ignore_index)
     each, safe = np.empty_like(lse), np.where(valid, ids, 0)
     steps = _steps(len(rows), len(w))
     held = np.empty((steps[0].stop if steps else 0, len(w)), rows.dtype)
@@ -43,7 +43,7 @@ def LinearCrossEntropyBackward(
 ) -> None:  # fmt: skip
     rows, w, ids = matrix(x.array), weight.array, target.array.reshape(-1)
     dx, dweight = matrix(out[0].array), out[1].array
-    valid = check_targets(np, ids, len(w), ignore_index)
+    valid = check_targets(np, "LinearCrossEntropyBackward", ids, len(w), ignore_index)
     scale = rows.dtype.type(scale_of(grad, valid, reduction))
     share = rows.dtype.type(label_smoothing / len(w))
     total, ignored = lse.array.reshape(-1, 1), not valid.all()

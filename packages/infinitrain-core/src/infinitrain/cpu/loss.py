@@ -16,7 +16,7 @@ def CrossEntropyForward(
     width = logits.shape[-1]
     rows, ids = logits.array.reshape(-1, width), target.array.reshape(-1)
     lse = out[1].array.reshape(-1)
-    valid = check_targets(np, ids, width, ignore_index)
+    valid = check_targets(np, "CrossEntropyForward", ids, width, ignore_index)
     each = np.empty_like(lse)
     for i in row_blocks(len(rows), width):
         row_losses(rows[i], np.where(valid[i], ids[i], 0), label_smoothing, lse[i], each[i])
@@ -65,23 +65,27 @@ def CrossEntropyBackward(
     grad: Any, logits: Any, target: Any, lse: Any, ignore_index: int, label_smoothing: float, reduction: str,
     *, out: Any,
 ) -> None:  # fmt: skip
-    _gradient(grad, logits, target, lse, ignore_index, label_smoothing, reduction, out)
+    _gradient(
+        "CrossEntropyBackward", grad, logits, target, lse, ignore_index, label_smoothing, reduction, out
+    )
 
 
 def CrossEntropyBackwardInPlace(
     grad: Any, logits: Any, target: Any, lse: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> None:  # fmt: skip
-    _gradient(grad, logits, target, lse, ignore_index, label_smoothing, reduction, logits)
+    op = "CrossEntropyBackwardInPlace"
+    _gradient(op, grad, logits, target, lse, ignore_index, label_smoothing, reduction, logits)
 
 
 def _gradient(
-    grad: Any, logits: Any, target: Any, lse: Any, ignore_index: int, smoothing: float, reduction: str, out: Any
+    op: str, grad: Any, logits: Any, target: Any, lse: Any,
+    ignore_index: int, smoothing: float, reduction: str, out: Any,
 ) -> None:  # fmt: skip
     """Fill out, which may be the logits."""
     width = logits.shape[-1]
     rows, d = logits.array.reshape(-1, width), out.array.reshape(-1, width)
     ids, total = target.array.reshape(-1), lse.array.reshape(-1)
-    valid = check_targets(np, ids, width, ignore_index)
+    valid = check_targets(np, op, ids, width, ignore_index)
     scale = d.dtype.type(scale_of(grad, valid, reduction))
     for i in row_blocks(len(rows), width):
         there = rows[i] != -np.inf if smoothing else None

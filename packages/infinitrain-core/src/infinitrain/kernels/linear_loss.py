@@ -14,7 +14,7 @@ def LinearCrossEntropyForward(
     xp: Any, x: Any, weight: Any, target: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
     shape, x, target = target.shape, rows(xp, x), flat_index(xp, target)
-    valid = check_targets(xp, target, weight.shape[0], ignore_index)
+    valid = check_targets(xp, "LinearCrossEntropyForward", target, weight.shape[0], ignore_index)
     across = xp.matrix_transpose(weight)
     each, lse = (xp.zeros(target.shape, dtype=x.dtype, **xp.on(x)) for _ in range(2))
     for i in block_slices(*target.shape, weight.shape[0]):
@@ -29,7 +29,7 @@ def LinearCrossEntropyBackward(
 ) -> Any:  # fmt: skip
     shape, x, target = x.shape, rows(xp, x), flat_index(xp, target)
     classes = weight.shape[0]
-    valid = check_targets(xp, target, classes, ignore_index)
+    valid = check_targets(xp, "LinearCrossEntropyBackward", target, classes, ignore_index)
     scale = row_scale(xp, grad, valid, x.dtype, reduction)
     counts, lse = xp.expand_dims(valid, axis=-1), xp.reshape(lse, (-1, 1))
     dx, dweight = xp.zeros_like(x), xp.zeros_like(weight)

@@ -13,14 +13,14 @@ BLOCK = 1 << 22
 """Logits held at once by kernels that go from block to block."""
 
 
-def check_targets(xp: Any, target: Any, classes: int, ignore_index: int) -> Any:
+def check_targets(xp: Any, op: str, target: Any, classes: int, ignore_index: int) -> Any:
     """Return which of target (N,) count. Raises IndexError naming the first class out of range [contract 4.7]."""
     valid = target != ignore_index
     wrong = valid & ((target < 0) | (target >= classes))
     if bool(xp.any(wrong)):
         at = int(xp.argmax(xp.astype(wrong, xp.int64)))
         raise IndexError(
-            f"target {int(target[at])} at position {at} is not in 0..{classes - 1} [contract 4.7]"
+            f"{op}: target {int(target[at])} at position {at} is not in 0..{classes - 1} [contract 4.7]"
         )
     return valid
 
@@ -88,7 +88,7 @@ def CrossEntropyForward(
     xp: Any, logits: Any, target: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
     shape, logits, target = target.shape, rows(xp, logits), flat_index(xp, target)
-    valid = check_targets(xp, target, logits.shape[-1], ignore_index)
+    valid = check_targets(xp, "CrossEntropyForward", target, logits.shape[-1], ignore_index)
     each, lse = row_losses(xp, logits, target, label_smoothing)
     return reduced(xp, each, valid, reduction), xp.reshape(lse, shape)
 
@@ -98,7 +98,7 @@ def CrossEntropyBackward(
     xp: Any, grad: Any, logits: Any, target: Any, lse: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:  # fmt: skip
     shape, logits, target = logits.shape, rows(xp, logits), flat_index(xp, target)
-    valid = check_targets(xp, target, logits.shape[-1], ignore_index)
+    valid = check_targets(xp, "CrossEntropyBackward", target, logits.shape[-1], ignore_index)
     scale = row_scale(xp, grad, valid, logits.dtype, reduction)
     d = row_gradients(xp, logits, target, xp.reshape(lse, (-1,)), valid, scale, label_smoothing)
     return xp.reshape(d, shape)
@@ -108,7 +108,9 @@ def CrossEntropyBackward(
 def CrossEntropyBackwardInPlace(
     xp: Any, grad: Any, logits: Any, target: Any, lse: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> None:  # fmt: skip
-    valid = check_targets(xp, flat_index(xp, target), logits.shape[-1], ignore_index)
+    valid = check_targets(
+        xp, "CrossEntropyBackwardInPlace", flat_index(xp, target), logits.shape[-1], ignore_index
+    )
     scale = row_scale(xp, grad, valid, lse.dtype, reduction)
 
     def gradient(logits: Any, target: Any, lse: Any) -> Any:

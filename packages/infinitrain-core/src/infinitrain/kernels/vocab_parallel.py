@@ -15,7 +15,7 @@ def VocabParallelCrossEntropyForward(
     xp: Any, logits: Any, target: Any, first: int, vocab_size_original: int, ignore_index: int
 ) -> Any:
     shape, logits, target = target.shape, rows(xp, logits), flat_index(xp, target)
-    check_targets(xp, target, vocab_size_original, ignore_index)
+    check_targets(xp, "VocabParallelCrossEntropyForward", target, vocab_size_original, ignore_index)
     last, none = first + logits.shape[-1], xp.zeros_like(logits)
     there = xp.arange(first, last, **xp.on(logits)) < vocab_size_original
     peak = xp.max(xp.where(there, logits, -math.inf), axis=-1)
@@ -35,8 +35,9 @@ def VocabParallelCrossEntropyBackward(
 ) -> Any:  # fmt: skip
     shape, p = softmax_local.shape, rows(xp, softmax_local)
     other = xp.reshape(target_mask, (-1,))
-    target = xp.where(other, -1, flat_index(xp, masked_target))
-    check_targets(xp, target, vocab_size_local, -1)
+    target = flat_index(xp, masked_target)
+    check_targets(xp, "VocabParallelCrossEntropyBackward", xp.where(other, 0, target), vocab_size_local, 0)
+    target = xp.where(other, -1, target)
     hit = xp.astype(onehot(xp, target, 0, vocab_size_local), p.dtype)
     d = p - hit * (1.0 - label_smoothing) - label_smoothing / vocab_size_original
     g = xp.reshape(xp.astype(grad, p.dtype), (-1, 1))
