@@ -44,7 +44,6 @@ for name, *options in (
     ("vector", (), 8, 5, 0.0, 0.0, "mean"),
     ("vocabulary", (2, 8), 24, 5003, 0.0, 0.0, "mean"),
     ("blocks", (2, 600), 8, 5003, 0.1, 0.2, "mean"),
-    ("one_class", (6,), 3, 1, 0.0, 0.0, "mean"),
     ("rows4096", (4096,), 4, 6, 0.1, 0.0, "mean"),
 ):
     case(CASES, "LinearCrossEntropyForward", name, forward, *options)
