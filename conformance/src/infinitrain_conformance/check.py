@@ -45,8 +45,8 @@ def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, s
     bound = allowed(op, tensor.dtype, oracle, np.broadcast_to(want.magnitude, oracle.shape), want.terms)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(got - oracle)
-        same = (got == oracle) | (np.isnan(got) & np.isnan(oracle))
-        outside = ~same & ~(error <= bound)
+        same = (got == rounded(oracle, tensor.dtype)) | (got == oracle) | (np.isnan(got) & np.isnan(oracle))
+        outside = ~same & ~(np.isfinite(oracle) & (error <= bound))  # of an infinity, a bound is infinite too
         ratio = np.where(same, 0.0, np.where(np.isfinite(error), error / np.maximum(bound, 1e-300), np.inf))
     if not outside.any():
         return True, f"{name} ok ({float(ratio.max()):.2f} of tolerance)"
@@ -59,6 +59,14 @@ def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, s
     if np.isnan(got).any() and not np.isnan(oracle).any():
         text += f"; {int(np.isnan(got).sum()):,} are NaN, as the destination was before: not written?"
     return False, text
+
+
+def rounded(oracle: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return the oracle where the dtype has an infinity instead of it, NaN elsewhere."""
+    if not dtype.is_floating:
+        return np.full(oracle.shape, np.nan)
+    nearest: np.ndarray = oracle.astype(dtype.numpy).astype(np.float64)
+    return np.where(np.isinf(nearest), nearest, np.nan)
 
 
 def same_bytes(heading: str, what: str, got: np.ndarray, want: np.ndarray) -> None:
