@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import compare, elementwise, fused, indexing, linear, loss, reduction, shape, unary
+from . import compare, elementwise, fused, indexing, linear, loss, reduction, scatter, shape, unary
 from .case import Case
 
 CASES: tuple[Case, ...] = (
@@ -12,6 +12,7 @@ CASES: tuple[Case, ...] = (
     *reduction.CASES,
     *shape.CASES,
     *indexing.CASES,
+    *scatter.CASES,
     *linear.CASES,
     *loss.CASES,
     *fused.CASES,
