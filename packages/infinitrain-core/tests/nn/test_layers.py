@@ -29,6 +29,23 @@ def test_layer_norm() -> None:
     np.testing.assert_allclose(layer(it.tensor(x)).numpy(), expected, rtol=1e-10)
 
 
+def test_rms_norm() -> None:
+    layer, x = nn.RMSNorm(6, eps=1e-3, dtype="float64"), _x(3, 2, 6)
+    assert layer.weight.tolist() == [1.0] * 6
+    assert str(layer) == "RMSNorm(6, eps=0.001)"
+    layer.load_state_dict({"weight": _x(6)})
+    expected = x / np.sqrt((x**2).sum(2, keepdims=True) / 6 + 1e-3) * layer.weight.numpy()
+    np.testing.assert_allclose(layer(it.tensor(x)).numpy(), expected, rtol=1e-10)
+
+
+def test_rms_norm_keeps_a_weight_in_float32() -> None:
+    layer = nn.RMSNorm(6)
+    y = layer(it.tensor(_x(3, 6)).astype("bfloat16"))
+    assert y.dtype is it.bfloat16
+    y.sum().backward()
+    assert layer.weight.grad.dtype is it.float32
+
+
 def test_gelu_is_the_tanh_form() -> None:
     x = _x(50)
     expected = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
@@ -73,3 +90,5 @@ def test_sequential_and_module_list() -> None:
 def test_sizes_are_positive_ints(size: int) -> None:
     with pytest.raises(ValueError, match="int >= 1"):
         nn.Linear(size, 2)
+    with pytest.raises(ValueError, match="RMSNorm: size is an int >= 1"):
+        nn.RMSNorm(size)

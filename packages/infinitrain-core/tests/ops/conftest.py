@@ -76,7 +76,7 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 
 @pytest.fixture(params=["kernels", "composites"], scope="module")
 def layer(request: pytest.FixtureRequest, library: str) -> Iterator[str]:
-    """For fused ops, ``pytestmark = pytest.mark.usefixtures("layer")``: once more as their composites [contract 4.3]."""
+    """For fused ops, by ``pytest.mark.usefixtures("layer")``: once more as their composites [contract 4.3]."""
     if request.param == "kernels":
         yield request.param
         return

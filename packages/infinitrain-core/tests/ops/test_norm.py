@@ -229,11 +229,13 @@ def test_dtypes_that_do_not_fit():
     x, w = it.ones(2, 3), it.ones(3)
     with pytest.raises(DtypeError, match=r"RmsNormForward.*weight has dtype int64, expected a floating one"):
         ops.rms_norm(x, w.astype("int64"))
-    with pytest.raises(DtypeError, match="LayerNormForward.*bias has dtype float64, expected float32"):
+    with pytest.raises(DtypeError, match=r"LayerNormForward.*bias has dtype float64, expected float32"):
         ops.layer_norm(x, w, w.astype("float64"))
-    with pytest.raises(DtypeError, match="AddRmsNormForward.*residual has dtype int64"):
+    with pytest.raises(DtypeError, match=r"AddRmsNormForward.*residual has dtype int64"):
         ops.add_rms_norm(x, x.astype("int64"), w)
-    with pytest.raises(DtypeError, match="LayerNormForward: x has dtype int64; the op takes floating dtypes"):
+    with pytest.raises(
+        DtypeError, match=r"LayerNormForward: x has dtype int64; the op takes floating dtypes"
+    ):
         ops.layer_norm(x.astype("int64"), w)
-    with pytest.raises(DtypeError, match="RmsNormBackward.*rstd has dtype float64, expected float32"):
+    with pytest.raises(DtypeError, match=r"RmsNormBackward.*rstd has dtype float64, expected float32"):
         ops.RmsNormBackward(x, w, it.ones(2).astype("float64"), x)

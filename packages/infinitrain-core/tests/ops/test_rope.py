@@ -164,14 +164,14 @@ def test_tables_that_do_not_fit():
         ops.rope(x, it.ones(5, 3), sin, 4)
     with pytest.raises(ShapeError, match=r"RopeForward.*sin has shape \(4, 2\), expected \(5, 2\)"):
         ops.rope(x, cos, it.ones(4, 2), 4)
-    with pytest.raises(DtypeError, match="RopeForward.*sin has dtype bfloat16, expected float32"):
+    with pytest.raises(DtypeError, match=r"RopeForward.*sin has dtype bfloat16, expected float32"):
         ops.rope(x, cos, sin.astype("bfloat16"), 4)
-    with pytest.raises(DtypeError, match="RopeForward.*cos has dtype float64, expected float32"):
+    with pytest.raises(DtypeError, match=r"RopeForward.*cos has dtype float64, expected float32"):
         ops.rope(x, *tables(4, 5), 4)
     for wrong in ((3, 5), (0, 5), (4, -1)):
         with pytest.raises(ShapeError, match=f"rope_table: size={wrong[0]}"):
             ops.rope_table(*wrong)
-    with pytest.raises(ShapeError, match="theta=0.0"):
+    with pytest.raises(ShapeError, match=r"theta=0.0"):
         ops.rope_table(4, 5, 0.0)
-    with pytest.raises(DtypeError, match="dtype=bfloat16"):
+    with pytest.raises(DtypeError, match=r"dtype=bfloat16"):
         ops.rope_table(4, 5, dtype="bfloat16")

@@ -31,6 +31,29 @@ def layernorm_backward():
     return [given(x), normal(12, mean=1, scale=0.3), given(mean), given(rstd), given(0.5 * x + 1)]
 
 
+def rms_backward(*, wide_weight=False):
+    """Arguments of RmsNormBackward; ``wide_weight``: x in bfloat16."""
+    x = random.normal(0.5, 2, (6, 12)).astype(np.float32)
+    rstd = 1 / np.sqrt((x * x).mean(-1) + 1e-5)
+    dtype = "bfloat16" if wide_weight else "float32"
+    return [(x, dtype), normal(12, mean=1, scale=0.3), given(rstd), (0.5 * x + 1, dtype)]
+
+
+def add_rms_backward():
+    *saved, grad = rms_backward()
+    return [*saved, normal(6, 12, mean=1), grad]
+
+
+def add_layernorm_backward():
+    *saved, grad = layernorm_backward()
+    return [*saved, normal(6, 12, mean=1), grad]
+
+
+def rope(interleaved, position):
+    angles = (np.arange(9)[:, None] / np.array([1.0, 3.0, 9.0])).astype(np.float32)
+    return [normal(2, 4, 18), given(np.cos(angles)), given(np.sin(angles)), 3, 2, interleaved, position]
+
+
 def cross_entropy_backward():
     logits = random.normal(0, 2, (6, 5)).astype(np.float32)
     lse = np.log(np.exp(logits).sum(-1)).astype(np.float32)
@@ -38,10 +61,10 @@ def cross_entropy_backward():
     return [given(np.float32(0.25).reshape(())), given(logits), given(target), given(lse), -100]
 
 
-def attention_backward():
-    qkv = random.normal(0, 1, (2, 5, 8 * 4)).astype(np.float32)
+def attention_backward(t=5):
+    qkv = random.normal(0, 1, (2, t, 8 * 4)).astype(np.float32)
     y, lse = OPS["AttentionForward"].call(it.tensor(qkv), 4, 2, True)
-    return [given(qkv), given(y.numpy()), given(lse.numpy()), normal(2, 5, 16), 4, 2, True]
+    return [given(qkv), given(y.numpy()), given(lse.numpy()), normal(2, t, 16), 4, 2, True]
 
 
 def softmax_backward():
@@ -88,8 +111,15 @@ ARGUMENTS = {
         [normal(6, 5, mean=500), integers(5, 6), -100],
     ],
     "CrossEntropyBackward": [cross_entropy_backward()],
-    "AttentionForward": [[normal(2, 5, 8 * 4), 4, 2, True]],
-    "AttentionBackward": [attention_backward()],
+    "AttentionForward": [[normal(2, t, 8 * 4), 4, 2, True] for t in (5, 140)],
+    "AttentionBackward": [attention_backward(), attention_backward(140)],
+    "RmsNormForward": [[normal(6, 12, mean=1, scale=s), normal(12), 1e-2] for s in (1, 0.01)],
+    "RmsNormBackward": [rms_backward(), rms_backward(wide_weight=True)],
+    "AddLayerNormForward": [[normal(6, 12), normal(6, 12), normal(12), normal(12), 1e-5]],
+    "AddLayerNormBackward": [add_layernorm_backward()],
+    "AddRmsNormBackward": [add_rms_backward()],
+    "RopeForward": [rope(True, 0), rope(False, 0), rope(True, 5)],
+    "RopeBackward": [rope(True, 2)],
 }
 ELSEWHERE = {"NoOpForward", "EmbeddingForward"}
 ACCUMULATING = {"linear_dweight_overwrites"}
@@ -114,7 +144,8 @@ def run(op, args, device):
 
 
 def same(op, args):
-    half = any(isinstance(a, tuple) and a[1:] == ("bfloat16",) for a in args)
+    dtypes = {a[1] for a in args if isinstance(a, tuple) and isinstance(a[0], np.ndarray)}
+    half = dtypes == {"bfloat16"}
     with np.errstate(all="ignore"):
         got, want = run(op, args, "fake"), run(op, args, "cpu")
     large = any(

@@ -6,7 +6,7 @@ from .config import PRESETS, ConfigError, TransformerConfig
 from .containers import ModuleList, Sequential
 from .dropout import Dropout
 from .init import init_weights, name_paths
-from .layers import CrossEntropyLoss, Embedding, LayerNorm, Linear
+from .layers import CrossEntropyLoss, Embedding, LayerNorm, Linear, RMSNorm
 from .module import Module
 from .parameter import Parameter
 from .state import StateDictError
@@ -24,6 +24,7 @@ __all__ = [
     "Module",
     "ModuleList",
     "Parameter",
+    "RMSNorm",
     "ReLU",
     "Sequential",
     "SiLU",

@@ -1,4 +1,4 @@
-"""Layers: Linear, Embedding, LayerNorm and the cross-entropy loss. Each forward is one graph node."""
+"""Layers: Linear, Embedding, LayerNorm, RMSNorm and the cross-entropy loss. Each forward is one graph node."""
 
 from __future__ import annotations
 
@@ -107,6 +107,30 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, eps={self.eps}" + ("" if self.bias is not None else ", bias=False")
+
+
+class RMSNorm(Module):
+    """y = x / sqrt(mean(x²) + eps) weight over the last axis (Zhang and Sennrich, 2019).
+
+    ``weight`` (size,) starts as ones. It may have another floating dtype than x, such as float32 for x in bfloat16;
+    y has x's.
+    """
+
+    weight: Tensor
+
+    def __init__(
+        self, size: int, eps: float = 1e-6, *, device: Device | str = CPU, dtype: DType | str = float32
+    ) -> None:
+        _sizes("RMSNorm", size=size)
+        self.size, self.eps = size, eps
+        self.declare("weight", (size,), ONES, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return y (..., size) for x (..., size)."""
+        return ops.rms_norm(x, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, eps={self.eps}"
 
 
 class CrossEntropyLoss(Module):

@@ -38,4 +38,4 @@ def usable(fault: Fault) -> bool:
 
 
 # The files below fill the catalogue.
-from . import kernels_fused, kernels_linear, kernels_small, memory, registering, streams  # noqa: E402, F401
+from . import kernels_fused, kernels_linear, kernels_modern, kernels_small, memory, registering, streams  # noqa: E402, F401
