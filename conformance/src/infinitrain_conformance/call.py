@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from .cases import As, Built, Data, Stat
+from .oracles import Want
 
 PAD: Final = 3
 """Elements before and after a tensor inside a larger buffer: a kernel may rely on element alignment only."""
+
+
+class Wanted:
+    """What the oracle wants of a call: asked once, as it may cost more than the op."""
+
+    def __init__(self, oracle: Callable[..., dict[str, Want]], args: tuple[Any, ...]) -> None:
+        self.of, self.args = oracle, args
+        self._found: dict[str, Want] | None = None
+
+    def __call__(self) -> dict[str, Want]:
+        """Return a copy, whose entries may be replaced."""
+        if self._found is None:
+            self._found = self.of(*self.args)
+        return dict(self._found)
 
 
 class Call:
@@ -25,7 +39,7 @@ class Call:
 
         self.row, self.data, self.device = OPS[op], data, device
         self.op: Callable[..., Any] = self.row.call
-        self._offset = offset
+        self.offset = offset
         self._bases: list[tuple[str, Any, np.ndarray]] = []
         self.args: list[Any] = []
         self.host: list[Any] = []
@@ -38,7 +52,7 @@ class Call:
             self.args.append(tuple(device_side) if is_list else device_side[0])
             self.host.append(tuple(host_side) if is_list else host_side[0])
             oracle_args.append(tuple(oracle_side) if is_list else oracle_side[0])
-        self.want = partial(built.oracle, *oracle_args)
+        self.want = Wanted(built.oracle, tuple(oracle_args))
 
     def _place(self, name: str, value: Any) -> tuple[Any, Any, Any]:
         """Return an argument for the device, the host's copy of it, and what the oracle gets."""
@@ -55,7 +69,7 @@ class Call:
             return value, None, value
         array = value.astype(dtype.numpy) if value.dtype == np.float64 else value
         oracle = array.astype(np.float64) if value.dtype == np.float64 else array
-        if not self._offset:
+        if not self.offset:
             return it.from_numpy(array, self.device), array, oracle
         kind = as_dtype(array.dtype)
         whole = poison(kind, (array.size + 2 * PAD,))

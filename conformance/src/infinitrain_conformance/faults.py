@@ -1,135 +1,126 @@
-"""Planting each known defect in the fake backend: a suite that does not see it would not see it in a real
-one.
+"""``--faults``: the proof that the suite sees defects. Those planted in the fake backend one by one, and those that are
+generated from the op table and stand between the suite and an op.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any
 
-from .report import FAILURES, NO_BACKEND, USAGE, Report
-from .runner import Run, run
-from .target import Spec
-
-BACKEND: Final = "fake"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one fault: ``test`` is the id of the test that saw it, None when none did."""
-
-    fault: str
-    level: str
-    clause: str
-    test: str | None
-    seconds: float
-    note: str = ""
+from .mutants import all_mutants, hunt_all
+from .mutants.hunt import Verdict
+from .planted import BACKEND, catalogue, examine_all, healthy_report
+from .report import FAILURES, NO_BACKEND, USAGE
+from .target import NotLoadable, Spec
 
 
-def catalogue() -> Any:
-    """Return the fake's faults module. Raises ImportError."""
-    from infinitrain_fake import faults  # type: ignore[import-not-found, unused-ignore]
+def main(names: Sequence[str], spec: Spec | None = None, *, seed: int = 0, timeout: float = 60.0) -> int:
+    """Examine the faults (all when none is named); print what caught each; return the exit code.
 
-    return faults
-
-
-def main(names: Sequence[str], *, seed: int = 0, timeout: float = 60.0) -> int:
-    """Run the faults (all when none is named); print what caught each; return the exit code."""
+    The generated ones run on the backend of ``spec``, the planted ones always on the fake.
+    """
     try:
-        faults = catalogue()
-    except ImportError as error:
-        need = f"planted faults need the fake backend: pip install infinitrain-fake ({error})"
-        print(f"infinitrain-conformance: {need}", file=sys.stderr)
-        return NO_BACKEND
+        planted = catalogue()
+        known: dict[str, Any] = {
+            name: fault for name, fault in planted.FAULTS.items() if planted.usable(fault)
+        }
+        absent = [name for name in planted.FAULTS if name not in known]
+    except ImportError:
+        planted, known, absent = None, {}, []
+    generated = {str(mutant): mutant for mutant in all_mutants()}
+    if not names:
+        names = ("planted", "generated") if spec is None or spec.type_name == BACKEND else ("generated",)
+    if list(names) == ["list"]:
+        return _list(known.values(), generated.values())
+    needs_fake = spec is None or any(name == "planted" or name in known for name in names)
+    if planted is None and needs_fake:
+        return _stop("planted faults need the fake backend: pip install infinitrain-fake", NO_BACKEND)
+
+    chosen: dict[str, None] = {}
     for name in names:
-        if name not in faults.FAULTS:
-            near = get_close_matches(name, faults.FAULTS, 2)
-            hint = (
-                f"; did you mean {' or '.join(near)}?"
-                if near
-                else f"; known: {', '.join(sorted(faults.FAULTS))}"
-            )
-            print(f"infinitrain-conformance: no planted fault {name!r}{hint}", file=sys.stderr)
-            return USAGE
-    chosen = [faults.FAULTS[name] for name in names or faults.FAULTS]
-    absent = [fault.name for fault in chosen if not faults.usable(fault)]
-    chosen = [fault for fault in chosen if faults.usable(fault)]
+        if name == "planted":
+            chosen |= dict.fromkeys(known)
+        elif name == "generated":
+            chosen |= dict.fromkeys(generated)
+        elif name in known or name in generated:
+            chosen[name] = None
+        elif of_op := [full for full, mutant in generated.items() if mutant.op == name]:
+            chosen |= dict.fromkeys(of_op)
+        else:
+            near = get_close_matches(name, [*known, *generated, *absent], 2)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`--faults list` prints them all"
+            return _stop(f"no fault {name!r}; {hint}", USAGE)
 
     started = time.monotonic()
-    healthy = run(Run(Spec(BACKEND), seed=seed, timeout=timeout), quiet=True)
-    if healthy.abort is not None:
-        print(f"infinitrain-conformance: {healthy.abort[1]}", file=sys.stderr)
-        return NO_BACKEND
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        verdicts = list(pool.map(lambda fault: examine(fault, healthy, seed, timeout), chosen))
-    return _print(verdicts, absent, healthy, time.monotonic() - started)
+    verdicts: list[Verdict] = []
+    broken: list[str] = []
+    mutants = [generated[name] for name in chosen if name in generated]
+    if mutants:
+        ops = list(dict.fromkeys(mutant.op for mutant in mutants))
+        try:
+            verdicts, broken = hunt_all(spec or Spec(BACKEND), ops, frozenset(map(str, mutants)), seed=seed)
+        except NotLoadable as error:
+            return _stop(str(error), NO_BACKEND)
+    to_plant = [known[name] for name in chosen if name in known]
+    if to_plant:
+        healthy = healthy_report(seed, timeout)
+        if healthy.abort is not None:
+            return _stop(healthy.abort[1], NO_BACKEND)
+        broken += [
+            result.id for result in healthy.results.values() if result.outcome in ("failed", "crashed")
+        ]
+        verdicts = examine_all(to_plant, healthy, seed, timeout) + verdicts
+    return _print(verdicts, absent if to_plant else [], sorted(set(broken)), time.monotonic() - started)
 
 
-def selections(fault: Any, healthy: Report, seed: int, timeout: float) -> list[Run]:
-    """Return what to run, narrow first: the fault's op or level, its clause before others; then all."""
-    common: dict[str, Any] = {
-        "seed": seed, "timeout": timeout, "first": fault.clause, "stop_at_failure": True,
-        "exclude": tuple(r.id for r in healthy.results.values() if r.outcome == "failed"),
-        "env": {"INFINITRAIN_FAKE_FAULT": fault.name},
-    }  # fmt: skip
-    spec = Spec(BACKEND)
-    narrow = Run(spec, ops=(fault.op,), **common) if fault.op else Run(spec, levels=(fault.level,), **common)
-    return [narrow, Run(spec, **common)]
+def _stop(message: str, code: int) -> int:
+    print(f"infinitrain-conformance: {message}", file=sys.stderr)
+    return code
 
 
-def examine(fault: Any, healthy: Report, seed: int, timeout: float) -> Verdict:
-    """Run the suite against one fault until a test that passes without it fails."""
-    started = time.monotonic()
-    for selection in selections(fault, healthy, seed, timeout):
-        report = run(selection, quiet=True)
-        if report.abort is not None:
-            # Refused at registration or start, with the cause; unless the fault itself could not be planted.
-            text = " ".join(report.abort[1].split())
-            planted = f"fault {fault.name}" not in text and "no planted fault" not in text
-            if planted and _loads(seed, timeout):
-                test = f"refused: {text.partition('cannot be tested: ')[2] or text}"
-                return Verdict(fault.name, fault.level, fault.clause, test, time.monotonic() - started)
-            return Verdict(fault.name, fault.level, fault.clause, None, time.monotonic() - started, text)
-        failed = [r for r in report.results.values() if r.outcome == "failed"]
-        if failed:
-            seen = failed[0]
-            return Verdict(
-                fault.name, fault.level, fault.clause, seen.id, time.monotonic() - started, seen.message
-            )
-        below = [name for name in report.below_floor if name not in healthy.below_floor]
-        if report.finished and below:
-            declined = f"below the floor: {below[0]} and {len(below) - 1} more"
-            return Verdict(fault.name, fault.level, fault.clause, declined, time.monotonic() - started)
-    return Verdict(fault.name, fault.level, fault.clause, None, time.monotonic() - started)
+def _list(planted: Iterable[Any], generated: Iterable[Any]) -> int:
+    for fault in planted:
+        print(f"{fault.name}  planted {fault.kind}  {fault.description}")
+    for mutant in generated:
+        print(f"{mutant}  generated {mutant.kind.name}")
+    return 0
 
 
-def _loads(seed: int, timeout: float) -> bool:
-    """Tell whether the backend registers and starts without a fault, now."""
-    report = run(
-        Run(Spec(BACKEND), keyword="test_count_and_description", seed=seed, timeout=timeout), quiet=True
-    )
-    return report.count("passed") == 1
-
-
-def _print(verdicts: list[Verdict], absent: list[str], healthy: Report, seconds: float) -> int:
-    width = max((len(v.fault) for v in verdicts), default=0)
+def _print(verdicts: list[Verdict], absent: list[str], broken: list[str], seconds: float) -> int:
+    width = max((len(v.mutant) for v in verdicts), default=0)
+    kinds = max((len(v.kind) for v in verdicts), default=0)
     for v in verdicts:
-        seen = textwrap.shorten(v.test, 150) if v.test else f"NOT CAUGHT {v.note}".rstrip()
-        print(f"{v.fault:{width}}  {v.level}  [contract {v.clause}]  {v.seconds:5.1f} s  {seen}")
-    missed = [v.fault for v in verdicts if v.test is None]
+        clause = f"[contract {v.clause}]" if v.clause else ""
+        if v.outcome == "caught":
+            seen = v.test
+        else:
+            seen = f"NOT CAUGHT: {v.why}" if v.outcome == "missed" else f"not applicable: {v.why}"
+        print(f"{v.mutant:{width}}  {v.kind:{kinds}}  {v.level}  {clause:14}  {textwrap.shorten(seen, 150)}")
     if absent:
         print(f"not planted, as this infinitrain-core has no such op: {', '.join(absent)}")
-    broken = healthy.count("failed")
+    missed = [v.mutant for v in verdicts if v.outcome == "missed"]
     print(
-        f"{len(verdicts) - len(missed)} of {len(verdicts)} planted faults caught in {seconds:.0f} s"
-        + (f"; not caught: {', '.join(missed)}" if missed else "")
-        + (f"; without any fault {broken} tests fail: run --backend {BACKEND}" if broken else "")
+        f"{summary(verdicts)}, in {seconds:.0f} s" + (f"; not caught: {', '.join(missed)}" if missed else "")
     )
+    if broken:
+        print(f"without any fault {len(broken)} tests fail, such as {broken[0]}: run the suite first")
     return FAILURES if missed or broken or not verdicts else 0
+
+
+def summary(verdicts: list[Verdict]) -> str:
+    """Return how many were caught: planted, generated, and those that cannot be seen."""
+    parts = []
+    for what, group in (
+        ("planted", [v for v in verdicts if "." not in v.mutant]),
+        ("generated", [v for v in verdicts if "." in v.mutant]),
+    ):
+        judged = [v for v in group if v.outcome in ("caught", "missed")]
+        if group:
+            caught = sum(v.outcome == "caught" for v in judged)
+            parts.append(f"{caught:,} of {len(judged):,} {what} faults caught")
+    excluded = sum(v.outcome in ("rule", "listed") for v in verdicts)
+    return ", ".join(parts) + (f", {excluded} not applicable" if excluded else "")

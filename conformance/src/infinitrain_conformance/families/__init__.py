@@ -11,10 +11,7 @@ from typing import Final
 
 from ..cases import HALF_AND_SINGLE, OpCase
 
-ELSEWHERE: Final = {
-    "Cast": "base_ops", "Fill": "base_ops", "NoOpForward": "base_ops", "NoOpBackward": "base_ops",
-    "Copy": "base_ops", "AccumulateGrad": "base_ops",
-}  # fmt: skip
+ELSEWHERE: Final[dict[str, str]] = {}
 """Ops whose cases do not fit the matrix, and the file of their tests."""
 
 
@@ -34,6 +31,7 @@ def all_cases() -> tuple[OpCase, ...]:
         linear,
         linear_loss,
         loss,
+        mistakable,
         moe,
         norm,
         optimizer,
@@ -63,6 +61,7 @@ def all_cases() -> tuple[OpCase, ...]:
         scatter,
         moe,
         optimizer,
+        mistakable,
     )
     return tuple(case for family in families for case in family.CASES if case.op in OPS)
 

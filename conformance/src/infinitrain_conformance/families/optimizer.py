@@ -105,6 +105,7 @@ def special(d: Data, value: float, index: int) -> Built:
     return Built((tensors,), oracles.global_norm)
 
 
+case(CASES, "GlobalNorm", "few", norm, 1.0)  # of 100,000 terms a lost one would not show
 case(CASES, "GlobalNorm", "several", norm, 1.0, long=100_000, clause="4.7")
 case(CASES, "GlobalNorm", "large", norm, 1e30, dtypes=WIDE_RANGE)
 case(CASES, "GlobalNorm", "small", norm, 1e-30, long=5000, dtypes=WIDE_RANGE)

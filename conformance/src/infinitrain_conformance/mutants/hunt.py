@@ -1,0 +1,208 @@
+"""Running the suite's checks on a mutant until one of them fails."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from ..call import Call, Wanted
+from ..cases import Built, Data, OpCase
+from ..checks import CHECKS, Make, planned
+from ..families import level_of
+from ..marks import seed_for
+from ..target import Broken, NoDevice, NotLoadable, Spec, Target
+from .mutant import Mutant, NotHere, Plant
+from .table import EQUIVALENT, mutants_of
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test of the suite's matrix."""
+
+    check: str
+    case: OpCase
+    dtype: str
+
+    @property
+    def id(self) -> str:
+        return f"ops::test_{self.check}[{self.case}-{self.dtype}]"
+
+    @property
+    def clause(self) -> str:
+        return CHECKS[self.check].clause or self.case.clause
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one mutant: ``test`` is the id of the test that saw it; ``why`` says why none did.
+
+    ``outcome``: caught; missed; rule (it does what the op does, by a rule); listed (the same, by the table).
+    """
+
+    mutant: str
+    kind: str
+    level: str
+    outcome: str
+    clause: str = ""
+    test: str = ""
+    why: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Bench:
+    """The tests of one op on one device; cases are made, and oracles asked, once for all mutants."""
+
+    target: Target
+    op: str
+    seed: int = 0
+    broken: list[str] = field(default_factory=list)
+    """Tests that fail without any mutant: they say nothing about one."""
+    _made: dict[Test, tuple[Built, Data, Wanted]] = field(default_factory=dict)
+    _passing: list[Test] | None = None
+
+    def make(self, test: Test, plant: Plant | None = None) -> Make:
+        """Return the function that puts the test's case on the device, with the mutant in the op's place."""
+
+        def make(**options: Any) -> Call:
+            made = self._made.get(test)
+            if made is None:
+                data = Data(seed_for(test.id, self.seed), test.dtype)
+                built = test.case.build(data)
+                call = Call(self.op, built, data, self.target.device, **options)
+                self._made[test] = built, data, call.want
+            else:
+                call = Call(self.op, *made[:2], self.target.device, **options)
+                call.want = made[2]
+            if plant is not None:
+                call.op = plant(call)
+            return call
+
+        return make
+
+    def tests(self) -> list[Test]:
+        """Return the tests that pass here without a mutant."""
+        if self._passing is None:
+            self._passing = [test for test in _tests_by_op().get(self.op, ()) if self._passes(test)]
+        return self._passing
+
+    def _passes(self, test: Test) -> bool:
+        if test.check == "repeats" and self.op in self.target.record.capabilities.nondeterministic:
+            return False
+        from infinitrain.errors import KernelNotFoundError, UnsupportedDtypeError, UnsupportedShapeError
+
+        try:
+            CHECKS[test.check].run(self.make(test), test.id)
+        except (KernelNotFoundError, UnsupportedDtypeError, UnsupportedShapeError):
+            return False  # the backend declines the op or the dtype
+        except Exception as error:
+            self.broken.append(f"{test.id} ({str(error).splitlines()[-1].strip()})")
+            return False
+        return True
+
+
+@cache
+def _tests_by_op() -> dict[str, list[Test]]:
+    found: dict[str, list[Test]] = {}
+    for check in CHECKS:
+        for case, dtype in planned(check):
+            found.setdefault(case.op, []).append(Test(check, case, dtype))
+    return found
+
+
+def hunt(mutant: Mutant, bench: Bench) -> Verdict:
+    """Run the op's tests against a mutant, those of its kind's check first."""
+    started, level = time.monotonic(), level_of(mutant.op)
+    reasons: Counter[str] = Counter()
+    by_rule, ran, refused = False, 0, False
+
+    def verdict(outcome: str, **more: Any) -> Verdict:
+        return Verdict(
+            str(mutant), mutant.kind.name, level, outcome, seconds=time.monotonic() - started, **more
+        )
+
+    if not bench.tests():
+        return verdict("rule", why="none of the op's tests runs and passes on this backend")
+    for test in sorted(bench.tests(), key=lambda test: test.check != mutant.kind.check):
+        heading = f"{level} {mutant.op} [contract {test.clause}]   mutant {mutant}   test {test.id}"
+        try:
+            CHECKS[test.check].run(bench.make(test, mutant.plant), heading)
+            ran += 1
+        except NotHere as here:
+            by_rule |= here.by_rule
+            reasons[str(here)] += 1
+        except AssertionError as error:
+            if not str(error).startswith(heading):
+                raise AssertionError(
+                    f"{test.id} failed without naming op and clause: {str(error)[:200]}"
+                ) from error
+            if str(mutant) in EQUIVALENT:
+                why = "a test sees it: take it off EQUIVALENT"
+                return verdict("missed", test=test.id, clause=test.clause, why=why)
+            return verdict("caught", test=test.id, clause=test.clause)
+        except Exception as error:
+            if isinstance(error, IndexError) and "[contract" in str(error):  # which fails a test as well
+                return verdict("caught", test=test.id, clause=test.clause)
+            refused = True
+            reasons[f"{type(error).__name__}: {str(error)[:100]}"] += 1
+    if str(mutant) in EQUIVALENT:
+        return verdict("listed", why=EQUIVALENT[str(mutant)])
+    why = "; ".join(f"{reason} ({n} tests)" for reason, n in reasons.most_common(3))
+    if by_rule and not ran and not refused:
+        return verdict("rule", why=why)
+    return verdict("missed", why=f"{ran} tests passed" + (f"; {why}" if why else ""))
+
+
+def hunt_op(
+    target: Target, op: str, names: frozenset[str] | None, seed: int
+) -> tuple[list[Verdict], list[str]]:
+    """Return the verdicts of an op's mutants (of those named), and the tests that fail without one."""
+    bench = Bench(target, op, seed)
+    chosen = [m for m in mutants_of(op) if names is None or str(m) in names]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return [hunt(mutant, bench) for mutant in chosen], bench.broken
+
+
+_worker: list[Target | Exception] = []
+
+
+def _start(spec: Spec) -> None:
+    try:
+        target = Target(spec)
+        _ = target.runtime
+        _worker.append(target)
+    except (NotLoadable, NoDevice, Broken) as error:
+        _worker.append(
+            error
+        )  # raised by the first task: an error here would only say that the pool is broken
+
+
+def _work(op: str, names: frozenset[str] | None, seed: int) -> tuple[list[Verdict], list[str]]:
+    target = _worker[0]
+    if isinstance(target, Exception):
+        raise NotLoadable(str(target))
+    return hunt_op(target, op, names, seed)
+
+
+def hunt_all(
+    spec: Spec, ops: Sequence[str], names: frozenset[str] | None = None, *, seed: int = 0
+) -> tuple[list[Verdict], list[str]]:
+    """Hunt the mutants of several ops (those named), in processes beside this one. Raises NotLoadable.
+
+    Returns the verdicts, and the tests that fail without any mutant.
+    """
+    workers = min(4, os.cpu_count() or 1, 1 + len(ops) // 20)
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (spec,)) as pool:
+        found = list(pool.map(_work, ops, [names] * len(ops), [seed] * len(ops)))
+    return [v for verdicts, _ in found for v in verdicts], [test for _, broken in found for test in broken]

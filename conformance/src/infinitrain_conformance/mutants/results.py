@@ -1,0 +1,193 @@
+"""Kernels whose results are off, or land where they should not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from ..call import Call, poison
+from ..checks import applies
+from ..tolerances import allowed
+from .mutant import NotHere, Plant, Samples, kind
+from .planting import flip_bit, host, last_target, with_result, write
+
+
+def has_destinations(row: Any) -> bool:
+    """Tell whether the suite gives the op memory for its results."""
+    return applies("destination", row)
+
+
+def _results(row: Any) -> tuple[str, ...]:
+    return tuple(name.removeprefix("*") for name in row.results or row.writes)
+
+
+@kind("values")
+def off(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A comparison that is too coarse to see it: one element in a thousand is off by ten times what the tolerance
+    allows there (an integer by one, a bool turned).
+    """
+
+    def plant(result: str, call: Call) -> Any:
+        from infinitrain.dtype import as_dtype
+
+        name = last_target(call, result)
+        want = call.want()[name]
+        size = want.value.size
+        chosen = (np.arange(size) % 1000 == min(size, 1000) * 2 // 3).reshape(want.value.shape)
+        if not np.isfinite(want.value[chosen]).all():
+            raise NotHere("what would be off is not finite")
+
+        def spoil(name: str, got: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+            dtype = as_dtype(got.dtype)
+            if dtype.name == "bool":
+                turned: np.ndarray = got ^ chosen
+                return turned
+            if dtype.is_integer:
+                less: np.ndarray = got - chosen.astype(got.dtype)
+                return less
+            wide = got.astype(np.float64)
+            magnitude = np.broadcast_to(want.magnitude, want.value.shape)
+            bound = 10 * allowed(row.name, dtype, want.value, magnitude, want.terms)
+            moved = (wide - np.where(wide > 0, bound, -bound)).astype(got.dtype)
+            return np.where(chosen, moved, got)
+
+        return with_result(call, name, spoil)
+
+    for result in _results(row):
+        yield result, partial(plant, result)
+
+
+@kind("destination")
+def half_written(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A grid that is one block short: the last row of a result keeps what was in its memory."""
+
+    def spoil(name: str, got: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+        from infinitrain.dtype import as_dtype
+
+        kept = poison(as_dtype(got.dtype), got.shape) if before is None else before
+        tail = got.size // got.shape[0] if got.ndim and got.shape[0] > 1 else 1
+        new = got.copy().reshape(-1)
+        new[-tail:] = ~new[-tail:] if before is None and got.dtype == bool else kept.reshape(-1)[-tail:]
+        return new.reshape(got.shape)
+
+    def plant(result: str, call: Call) -> Any:
+        return with_result(call, last_target(call, result), spoil)
+
+    for result in _results(row):
+        yield result, partial(plant, result)
+
+
+@kind("destination")
+def beside(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A store without a bound: one element after a destination is written as well."""
+    if row.results and not has_destinations(row):
+        return
+
+    def spill(tensor: Any) -> None:
+        from infinitrain.backend import TensorSpec
+
+        end = tensor.offset + tensor.nbytes
+        if end + tensor.dtype.itemsize <= tensor.buffer.nbytes:
+            after = tensor.view_as(TensorSpec.of((1,), tensor.dtype, tensor.device), tensor.nbytes)
+            write(after, flip_bit(host(after), 0))
+
+    def plant(call: Call) -> Any:
+        right = call.op
+
+        def op(*args: Any, out: Any = None, **options: Any) -> Any:
+            got = right(*args, **({} if out is None else {"out": out}), **options)
+            for tensor in (
+                call.written().values() if not row.results else out if isinstance(out, tuple) else (out,)
+            ):
+                if tensor is not None:
+                    spill(tensor)
+            return got
+
+        return op
+
+    yield "", plant
+
+
+@kind("destination")
+def ignores_destination(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A kernel that makes its own result and leaves the destination that it was given as it is."""
+    if has_destinations(row):
+
+        def plant(call: Call) -> Any:
+            right = call.op
+            return lambda *args, **options: right(*args)
+
+        yield "", plant
+
+
+@kind("values")
+def other_dtype(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A result that stays in the dtype that it was computed in: float32 for half precision, int32, bytes for bools."""
+    wider = {"bfloat16": np.float32, "float16": np.float32, "int64": np.int32, "bool": np.uint8}
+
+    def plant(result: str, call: Call) -> Any:
+        name = last_target(call, result)
+        dtype = dict(zip(call.names(), (d for _, d in call.specs()), strict=True))[name].name
+        if dtype not in wider:
+            raise NotHere(f"the result is {dtype}", by_rule=True)
+        return with_result(call, name, lambda name, got, before: got.astype(wider[dtype]))
+
+    for result in row.results:
+        yield result.removeprefix("*"), partial(plant, result)
+
+
+@kind("accumulates")
+def overwrites(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A kernel that does not know ``accumulate``: the destination is overwritten where it should be added to."""
+
+    def plant(result: str, call: Call) -> Any:
+        right, at = call.op, call.names().index(result)
+
+        def op(*args: Any, accumulate: Any = False, **options: Any) -> Any:
+            if accumulate and isinstance(accumulate, tuple):
+                accumulate = (*accumulate[:at], False, *accumulate[at + 1 :])
+            else:
+                accumulate = False
+            return (
+                right(*args, accumulate=accumulate, **options)
+                if "out" in options
+                else right(*args, **options)
+            )
+
+        return op
+
+    for result in row.accumulates:
+        yield result, partial(plant, result)
+
+
+@kind("accumulates_small_into_large")
+def rounds_sum(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A float32 destination that is added to in half precision: the sum is rounded to the inputs' dtype."""
+
+    def plant(result: str, call: Call) -> Any:
+        kept = call.data.dtype.numpy
+        if call.data.dtype.itemsize != 2:
+            raise NotHere("the inputs are not in half precision")
+        return with_result(call, result, lambda name, got, before: got.astype(kept).astype(got.dtype))
+
+    for result in row.accumulates:
+        yield result, partial(plant, result)
+
+
+@kind("repeats")
+def not_repeatable(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """Atomics whose order decides the rounding: every second call, the last bit of one element is another one."""
+    calls = count()
+
+    def plant(result: str, call: Call) -> Any:
+        def spoil(name: str, got: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+            return flip_bit(got, got.size // 2) if next(calls) % 2 else got
+
+        return with_result(call, last_target(call, result), spoil)
+
+    for result in _results(row):
+        yield result, partial(plant, result)
