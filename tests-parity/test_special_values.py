@@ -18,7 +18,21 @@ ROWS = np.array(
     [[np.inf, 1, 2], [-np.inf, 1, 2], [-np.inf, -np.inf, -np.inf], [np.nan, 1, 2], [1e30, 1, 2], [5, 5, 5]],
     np.float32,
 )
-UNARY = ("neg", "abs", "reciprocal", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid")
+UNARY = (
+    "neg",
+    "abs",
+    "reciprocal",
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "erf",
+)
 DTYPES = ["bool_", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
 
 
@@ -36,12 +50,45 @@ def test_powers(exponent: float) -> None:
     _same(ops.pow(it.from_numpy(VALUES), exponent), torch.pow(torch.tensor(VALUES), exponent))
 
 
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (None, 0.0), (-np.inf, np.inf), (1.0, None)])
+def test_clamp(bounds: tuple[float | None, float | None]) -> None:
+    ours, theirs = it.from_numpy(VALUES), torch.tensor(VALUES)
+    ours.requires_grad = theirs.requires_grad = True
+    y, z = ops.clamp(ours, *bounds), torch.clamp(theirs, *bounds)
+    _same(y, z.detach())
+    y.sum().backward()
+    z.sum().backward()
+    _same(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("form", ["tanh", "none"])
+def test_gelu(form: str) -> None:
+    values = VALUES[np.abs(VALUES) < 1e38]  # of 3e38 PyTorch's exact form makes infinity
+    _same(ops.gelu(it.from_numpy(values), form), F.gelu(torch.tensor(values), approximate=form))
+
+
+def test_silu() -> None:
+    _same(ops.silu(it.from_numpy(VALUES)), F.silu(torch.tensor(VALUES)))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_is_distributed_alike(p: float) -> None:
+    """The masks differ; shares of zeros and means agree to 5 standard errors of their difference."""
+    n = 200_000
+    ours = ops.dropout(it.ones((100, n // 100)), p).numpy().astype(np.float64)
+    theirs = F.dropout(torch.ones(n), p).numpy().astype(np.float64)
+    error = 5 * np.sqrt(2 * p * (1 - p) / n)
+    assert abs((ours == 0).mean() - (theirs == 0).mean()) < error
+    assert abs(ours.mean() - theirs.mean()) < error / (1 - p)
+    np.testing.assert_allclose(np.unique(ours), np.unique(theirs), rtol=1e-6)
+
+
 @pytest.mark.parametrize("base", [0.0, 1.0, 2.0])
 def test_powers_of_a_number(base: float) -> None:
     _same(ops.pow(base, it.from_numpy(VALUES)), torch.pow(base, torch.tensor(VALUES)))
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum", "minimum"])
 def test_arithmetic(name: str) -> None:
     a, b = (np.array(side, np.float32) for side in zip(*product(VALUES, VALUES), strict=True))
     _same(

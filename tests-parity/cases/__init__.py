@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from . import compare, elementwise, fused, indexing, linear, loss, reduction, scatter, shape, unary
+from . import clamp, compare, elementwise, fused, indexing, linear, loss, reduction, scatter, shape, unary
 from .case import Case
 
 CASES: tuple[Case, ...] = (
     *unary.CASES,
     *elementwise.CASES,
+    *clamp.CASES,
     *compare.CASES,
     *reduction.CASES,
     *shape.CASES,

@@ -1,4 +1,4 @@
-"""The larger functions: GELU, layer norm, cross entropy, attention."""
+"""The larger functions: GELU, SwiGLU, layer norm, cross entropy, attention."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ CASES = [
             *("gelu", f"{form} scale {scale}", lambda f, x, form=form: f(x, form)),
             lambda x, form=form: F.gelu(x, approximate=form),
             (normal(3, 40, scale=scale),),
-            1e-13 if form == "tanh" else 1e-11,  # erf's own accuracy
         )
         for form in ("tanh", "none")
         for scale in (1.0, 4.0)
@@ -60,6 +59,27 @@ CASES = [
     Case(
         "gelu", "default is tanh", lambda f, x: f(x), lambda x: F.gelu(x, approximate="tanh"), (normal(3, 5),)
     ),
+    *[
+        Case(
+            *("linear_gelu", form, lambda f, x, w, b, form=form: f(x, w, b, form)),
+            lambda x, w, b, form=form: F.gelu(F.linear(x, w, b), approximate=form),
+            (normal(2, 3, 7), normal(5, 7), normal(5)),
+        )
+        for form in ("tanh", "none")
+    ],
+    Case(
+        *("linear_gelu", "no bias", lambda f, x, w: f(x, w)),
+        lambda x, w: F.gelu(F.linear(x, w), approximate="tanh"),
+        (normal(4, 33, scale=2.0), normal(9, 33)),
+    ),
+    *[
+        Case(
+            *("swiglu", f"scale {scale}", lambda f, x: f(x)),
+            lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
+            (normal(2, 3, 14, scale=scale),),
+        )
+        for scale in (1.0, 20.0)
+    ],
     Case(
         *("layer_norm", "", lambda f, x, w, b: f(x, w, b), lambda x, w, b: F.layer_norm(x, (7,), w, b)),
         (normal(2, 3, 7), normal(7), normal(7)),
