@@ -95,7 +95,7 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     float. The gradient passes where low <= x <= high, the bounds included. Raises ValueError when low > high, a bound
     is NaN or both are None; TypeError, DtypeError for bounds that are no numbers or do not fit x.
     """
-    given = [None if b is None else number("clamp", b, x) for b in (low, high)]
+    given: list[Any] = [None if b is None else number("clamp", b, x) for b in (low, high)]
     if given == [None, None]:
         raise ValueError("clamp: low and high are both None; give at least one")
     if any(b is not None and math.isnan(b) for b in given):
