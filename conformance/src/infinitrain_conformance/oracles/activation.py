@@ -59,12 +59,14 @@ def silu_slope(x: Array) -> tuple[Array, Array]:
 
 def _sigmoid(x: Array) -> Array:
     with np.errstate(invalid="ignore"):  # NumPy tells of NaN in, NaN out
-        return np.exp(-np.logaddexp(0.0, -x))
+        s: Array = np.exp(-np.logaddexp(0.0, -x))
+    return s
 
 
 def _flushed(x: Array) -> Array:
     """Return a size that allows for a sigmoid below the normal numbers of float32, near -90, that became 0."""
-    return 2.0**-106 * np.minimum(np.abs(x), 128.0)
+    size: Array = 2.0**-106 * np.minimum(np.abs(x), 128.0)
+    return size
 
 
 def erf(x: Array) -> dict[str, Want]:
