@@ -42,8 +42,8 @@ def AdamW(
 def GlobalNorm(tensors: Any, *, out: Any) -> None:
     flat = [t.array.reshape(-1) for t in tensors if t.numel]
     with np.errstate(all="ignore"):
-        # One pass: sums in the elements' dtype inside, float64 across.
-        total = sum(float(np.dot(part, part)) for part in _parts(flat, 1 << 20))
+        # One pass: sums in the elements' dtype inside, short ones, as the squares all have one sign; float64 across.
+        total = sum(float(np.dot(part, part)) for part in _parts(flat))
         limits = np.finfo(np.result_type(*flat)) if flat else np.finfo(np.float32)
         # Below this, squares that were flushed to zero would be missed.
         lost = sum(a.size for a in flat) * float(limits.smallest_normal) / float(limits.eps)
@@ -53,19 +53,19 @@ def GlobalNorm(tensors: Any, *, out: Any) -> None:
             out.array[...] = math.sqrt(total)
 
 
-def _parts(flat: list[np.ndarray], size: int) -> Iterator[np.ndarray]:
+def _parts(flat: list[np.ndarray]) -> Iterator[np.ndarray]:
     for a in flat:
-        for start in range(0, a.size, size):
-            yield a[start : start + size]
+        for start in range(0, a.size, BLOCK):
+            yield a[start : start + BLOCK]
 
 
 def _scaled_norm(flat: list[np.ndarray]) -> float:
     """Return the norm when squares overflow or underflow: of the elements' shares in the largest one."""
-    largest = float(max((np.abs(part).max() for part in _parts(flat, BLOCK)), key=_nan_last))
+    largest = float(max((np.abs(part).max() for part in _parts(flat)), key=_nan_last))
     if not 0.0 < largest < math.inf:
         return largest  # 0, an infinity or NaN
     total = 0.0
-    for part in _parts(flat, BLOCK):
+    for part in _parts(flat):
         share = part.astype(np.float64) / largest
         total += float(np.dot(share, share))
     return largest * math.sqrt(total)
@@ -77,7 +77,7 @@ def _nan_last(value: Any) -> tuple[bool, float]:
 
 def AllFinite(tensors: Any, *, out: Any) -> None:
     flat = [t.array.reshape(-1) for t in tensors]
-    out.array[...] = all(bool(np.isfinite(part).all()) for part in _parts(flat, BLOCK))
+    out.array[...] = all(bool(np.isfinite(part).all()) for part in _parts(flat))
 
 
 def ScaleInPlace(tensors: Any, factor: float) -> None:

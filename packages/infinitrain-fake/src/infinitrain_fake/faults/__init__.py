@@ -38,4 +38,13 @@ def usable(fault: Fault) -> bool:
 
 
 # The files below fill the catalogue.
-from . import kernels_fused, kernels_linear, kernels_modern, kernels_small, memory, registering, streams  # noqa: E402, F401
+from . import (  # noqa: E402, F401
+    kernels_fused,
+    kernels_linear,
+    kernels_modern,
+    kernels_small,
+    memory,
+    precision,
+    registering,
+    streams,
+)
