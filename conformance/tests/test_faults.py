@@ -1,10 +1,15 @@
-"""Planted faults: the command that proves that the suite sees them."""
+"""The command that proves that the suite sees faults, planted and generated ones."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from infinitrain_conformance import faults
+from infinitrain_conformance import faults, planted
+from infinitrain_conformance.mutants import Verdict, hunt_all
+from infinitrain_conformance.mutants.table import ops_with_cases
+from infinitrain_conformance.target import Spec
 
 fake = pytest.importorskip("infinitrain_fake.faults")
 
@@ -36,8 +41,57 @@ def test_faults_are_caught(command):
 @pytest.mark.multiproc
 def test_a_fault_that_is_not_caught_fails(command, monkeypatch):
     """With nothing to run against the fault, it is not caught, and that is exit code 1."""
-    narrow = faults.selections
-    monkeypatch.setattr(faults, "selections", lambda *args: [run for run in narrow(*args)[:1] if not run.ops])
+    narrow = planted.selections
+    monkeypatch.setattr(
+        planted, "selections", lambda *args: [run for run in narrow(*args)[:1] if not run.ops]
+    )
     got = command("--faults", "linear_bias_lost_in_3d", json=False)
     assert "not caught: linear_bias_lost_in_3d" in got.out
     assert got.code == 1
+
+
+@pytest.mark.multiproc
+def test_generated_faults_on_any_backend(command):
+    got = command("--backend", "cpu", "--faults", "LinearForward.ignores_bias", "NegForward", json=False)
+    assert "LinearForward.ignores_bias" in got.out
+    assert "[contract 4.1]" in got.out
+    assert "ops::test_values[LinearForward-odd-" in got.out
+    assert "generated faults caught" in got.out
+    assert "planted faults" not in got.out
+    assert got.code == 0
+
+
+@pytest.mark.multiproc
+def test_a_backend_that_is_not_there(command):
+    got = command("--backend", "toy", "--backend_module", "no_such", "--faults", "NegForward", json=False)
+    assert "no_such" in got.err
+    assert "Traceback" not in got.err
+    assert got.code == 3
+
+
+def test_list(command):
+    got = command("--faults", "list", json=False)
+    assert "LinearForward.ignores_bias  generated ignores" in got.out
+    assert "wait_no_effect  planted runtime" in got.out
+    assert got.code == 0
+
+
+def test_summary_counts_what_is_not_applicable():
+    def verdict(name, outcome):
+        return Verdict(name, "kind", "L2", outcome)
+
+    found = [verdict("a", "caught"), verdict("b", "missed"), verdict("X.a", "caught"), verdict("X.b", "rule")]
+    assert faults.summary(found) == (
+        "1 of 2 planted faults caught, 1 of 1 generated faults caught, 1 not applicable"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.multiproc
+def test_every_op_has_two_generated_faults_that_are_caught():
+    """All of them, on cpu: for every op, and so for every direction."""
+    verdicts, broken = hunt_all(Spec("cpu"), ops_with_cases())
+    assert broken == []
+    assert [v.mutant for v in verdicts if v.outcome == "missed"] == []
+    caught = Counter(v.mutant.partition(".")[0] for v in verdicts if v.outcome == "caught")
+    assert [op for op in ops_with_cases() if caught[op] < 2] == []

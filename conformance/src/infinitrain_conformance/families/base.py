@@ -15,7 +15,9 @@ def cast(d: Data, dtype: str, shape: Shape, scale: float = 3.0) -> Built:
     from infinitrain.dtype import as_dtype
 
     to = as_dtype(dtype)
-    x = d.normal(*shape, mean=0.3, scale=scale)
+    x = d.normal(*shape, mean=0.3, scale=scale) * (
+        d.rng.random(shape) < 0.8
+    )  # zeros are what False is made of
 
     def oracle(x: np.ndarray, to: object) -> dict[str, Want]:
         return {

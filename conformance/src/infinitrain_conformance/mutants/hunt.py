@@ -93,7 +93,7 @@ class Bench:
     def tests(self) -> list[Test]:
         """Return the tests that pass here without a mutant."""
         if self._passing is None:
-            self._passing = [test for test in _tests_by_op().get(self.op, ()) if self._passes(test)]
+            self._passing = [test for test in suite_tests(self.op) if self._passes(test)]
         return self._passing
 
     def _passes(self, test: Test) -> bool:
@@ -118,6 +118,11 @@ def _tests_by_op() -> dict[str, list[Test]]:
         for case, dtype in planned(check):
             found.setdefault(case.op, []).append(Test(check, case, dtype))
     return found
+
+
+def suite_tests(op: str) -> list[Test]:
+    """Return the tests of the suite's matrix that are about an op."""
+    return _tests_by_op().get(op, [])
 
 
 def hunt(mutant: Mutant, bench: Bench) -> Verdict:
