@@ -61,7 +61,7 @@ ELSEWHERE = {
     "TopKBackward": ("ScatterForward", "the gradients at their indices, zeros elsewhere"),
     "TransposeBackward": ("TransposeForward", "the same two axes"),
 }
-COLLECTIVES = "Broadcast Scatter Gather ReduceAddCoalesced".split()
+COLLECTIVES = ("Broadcast", "Scatter", "Gather", "ReduceAddCoalesced")
 
 
 def names() -> list[str]:
@@ -98,8 +98,9 @@ def table() -> str:
     for name in names():
         here = ", ".join(f"`{n}`" for n in counterparts(name)) or "none"
         lines.append(f"| `{name}` | {here} | {ELSEWHERE.get(name, ('', ''))[1]} |")
-    for name in COLLECTIVES:
-        lines.append(f"| `{name}` (collective) | none | collectives are a backend's `CclImpl` |")
+    lines += [
+        f"| `{name}` (collective) | none | a backend's `CclImpl` has collectives |" for name in COLLECTIVES
+    ]
     return "\n".join(lines) + "\n"
 
 
