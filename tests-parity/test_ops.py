@@ -24,6 +24,7 @@ NOT_IN_TORCH = {
     "from_numpy": "makes a tensor",
     "is_grad_enabled": "a mode",
     "no_grad": "a mode",
+    "rope_table": "makes constants",
     "to_device": "one device here",
 }
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from . import clamp, compare, elementwise, fused, indexing, linear, loss, reduction, scatter, shape, unary
+from . import (
+    clamp,
+    compare,
+    elementwise,
+    fused,
+    indexing,
+    linear,
+    loss,
+    norm,
+    reduction,
+    rope,
+    scatter,
+    shape,
+    unary,
+)
 from .case import Case
 
 CASES: tuple[Case, ...] = (
@@ -17,4 +31,6 @@ CASES: tuple[Case, ...] = (
     *linear.CASES,
     *loss.CASES,
     *fused.CASES,
+    *norm.CASES,
+    *rope.CASES,
 )
