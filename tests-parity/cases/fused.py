@@ -111,4 +111,6 @@ CASES = [
     _attention(2, 7, 4, 4, 1, False),
     _attention(1, 1, 8, 2, 1, True),
     _attention(1, 129, 16, 2, 2, True),
+    _attention(1, 300, 8, 4, 2, True),
+    _attention(2, 257, 4, 2, 1, False),
 ]
