@@ -34,7 +34,7 @@ def AttentionForward(qkv: Tensor, n_head: int, n_kv_head: int, causal: bool = Tr
     return [((b, t, n_head * d), qkv.dtype), ((b, n_head, t), statistics_dtype(qkv.dtype))]
 
 
-@op(profile="fused", results="dqkv", autocast="lower")
+@op(profile="fused", results="dqkv")
 def AttentionBackward(
     qkv: Tensor, y: Tensor, lse: Tensor, grad: Tensor, n_head: int, n_kv_head: int, causal: bool = True
 ) -> Results:

@@ -112,7 +112,7 @@ def MaskBackward(grad: Tensor, mask: BoolMask, shape: tuple) -> Results:
     return [(shape, grad.dtype)]
 
 
-@op(profile="training", dtypes="all", gradient="WhereBackward")
+@op(profile="training", dtypes="all", autocast="widest", gradient="WhereBackward")
 def WhereForward(condition: BoolMask, a: Tensor, b: Tensor) -> Results:
     """a where condition (bool), b elsewhere; all three broadcast, the dtypes of a and b promote."""
     _require_bool("condition", condition)

@@ -27,7 +27,7 @@ def LinearForward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Results:
     return [((*x.shape[:-1], weight.shape[0]), x.dtype)]
 
 
-@op(profile="training", results="dx", autocast="lower")
+@op(profile="training", results="dx")
 def LinearBackwardInput(weight: Tensor, grad: Tensor) -> Results:
     """dx = grad weight; grad (..., out), weight (out, in), dx (..., in)."""
     if len(weight.shape) != 2 or not grad.shape or grad.shape[-1] != weight.shape[0]:
@@ -36,7 +36,7 @@ def LinearBackwardInput(weight: Tensor, grad: Tensor) -> Results:
     return [((*grad.shape[:-1], weight.shape[1]), grad.dtype)]
 
 
-@op(profile="training", results="dweight", accumulates="dweight", autocast="lower")
+@op(profile="training", results="dweight", accumulates="dweight")
 def LinearBackwardWeight(x: Tensor, grad: Tensor) -> Results:
     """dweight = gradᵀ x summed over all leading axes; x (..., in), grad (..., out), dweight (out, in)."""
     if not x.shape or not grad.shape or x.shape[:-1] != grad.shape[:-1]:
@@ -66,7 +66,7 @@ def MatmulForward(a: Tensor, b: Tensor) -> Results:
     return [((*batch, a.shape[-2], b.shape[-1]), a.dtype)]
 
 
-@op(profile="training", results="da", autocast="lower")
+@op(profile="training", results="da")
 def MatmulBackwardInput(b: Tensor, grad: Tensor, shape: tuple) -> Results:
     """da = grad bᵀ, summed over the axes along which a (of shape ``shape``) was broadcast."""
     _matmul_operand(grad.shape[:-1] + b.shape[-2:-1], shape)
@@ -74,7 +74,7 @@ def MatmulBackwardInput(b: Tensor, grad: Tensor, shape: tuple) -> Results:
     return [(shape, grad.dtype)]
 
 
-@op(profile="training", results="db", autocast="lower")
+@op(profile="training", results="db")
 def MatmulBackwardOther(a: Tensor, grad: Tensor, shape: tuple) -> Results:
     """db = aᵀ grad, summed over the axes along which b (of shape ``shape``) was broadcast."""
     _matmul_operand((*grad.shape[:-2], a.shape[-1], grad.shape[-1]), shape)

@@ -41,7 +41,7 @@ def LinearCrossEntropyForward(
     return [((), wide), (target.shape, wide)]
 
 
-@op(profile="fused", results="dx dweight", accumulates="dweight", autocast="lower")
+@op(profile="fused", results="dx dweight", accumulates="dweight")
 def LinearCrossEntropyBackward(
     grad: Tensor,
     x: Tensor,

@@ -62,7 +62,7 @@ def CrossEntropyForward(
     return [((), wide), (logits.shape[:-1], wide)]
 
 
-@op(profile="training", results="dlogits", autocast="float32")
+@op(profile="training", results="dlogits")
 def CrossEntropyBackward(
     grad: Tensor,
     logits: Tensor,
@@ -80,7 +80,7 @@ def CrossEntropyBackward(
     return [(logits.shape, logits.dtype)]
 
 
-@op(profile="training", results="", writes="logits", autocast="float32")
+@op(profile="training", results="", writes="logits")
 def CrossEntropyBackwardInPlace(
     grad: Tensor,
     logits: Tensor,

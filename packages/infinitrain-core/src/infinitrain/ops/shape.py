@@ -92,7 +92,7 @@ def SplitForward(x: Tensor, sizes: tuple, axis: int) -> Results:
     return [((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes]
 
 
-@op(profile="training", dtypes="all", gradient="SplitForward")
+@op(profile="training", dtypes="all", autocast="widest", gradient="SplitForward")
 def ConcatForward(tensors: Tensors, axis: int) -> Results:
     """Tensors of one dtype, joined along axis; their other axes are equal."""
     first = tensors[0]

@@ -40,7 +40,7 @@ def VocabParallelCrossEntropyForward(
     return [(target.shape, statistics(logits.dtype))] * 4
 
 
-@op(profile="parallel", results="dlogits", autocast="float32")
+@op(profile="parallel", results="dlogits")
 def VocabParallelCrossEntropyBackward(
     grad: Tensor,
     softmax_local: Tensor,
