@@ -121,16 +121,9 @@ class Target:
 
     def missing_kernels(self) -> dict[str, list[str]]:
         """Return the ops without a kernel in any layer, by profile [contract 4.2]."""
-        from infinitrain.backend import OPS, dispatch
-        from infinitrain.errors import KernelNotFoundError
+        from infinitrain.backend import describe_backend
 
-        missing: dict[str, list[str]] = {}
-        for row in OPS.values():
-            try:
-                dispatch.find_kernel(row, self.device.type)
-            except KernelNotFoundError:
-                missing.setdefault(row.profile, []).append(row.name)
-        return missing
+        return {profile: list(names) for profile, names in describe_backend(self.device).missing.items()}
 
     def versions(self) -> dict[str, Any]:
         """Return what is known before the backend is loaded."""

@@ -69,6 +69,18 @@ def test_required_callbacks(field: str) -> None:
     assert problems(**{field: None}) == [f"{field} must be a callable without arguments [contract 2.1]"]
 
 
+class WithoutArrays(HostRuntime):
+    native_array = DeviceGuardImpl.native_array
+    adopt = DeviceGuardImpl.adopt
+
+
+def test_array_kernels_need_arrays() -> None:
+    """[contract 4.8] They would fail at the first op; and nothing would seem to be missing."""
+    assert refusal(host_backend(WithoutArrays())).problems == [
+        "register_array_kernels needs a runtime with native_array and adopt [contract 4.8]"
+    ]
+
+
 def test_capabilities() -> None:
     """[contract 2.1]"""
     assert "capabilities must be a Capabilities" in problems(capabilities=7)[0]

@@ -322,6 +322,8 @@ def _runtime_problems(record: BackendRecord) -> list[str]:
         problems.append(
             "host_visible is declared in Capabilities(host_visible=True), not on the runtime [contract 3.9]"
         )
+    if not runtime.has_arrays and any("array" in layers for layers in record.kernels.values()):
+        problems.append("register_array_kernels needs a runtime with native_array and adopt [contract 4.8]")
     return problems + group_problems(runtime)
 
 
