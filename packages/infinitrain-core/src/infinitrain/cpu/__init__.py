@@ -7,6 +7,7 @@ from ..backend.registration import CONTRACT, BackendRegistration, register_backe
 from ..device import DeviceType
 from ..dtype import bfloat16
 from ..kernels import register_array_kernels
+from .indexing import EXTRAS
 from .kernels import register_explicit_kernels
 
 
@@ -17,7 +18,7 @@ def _register_runtime() -> None:
 
 
 def _register_kernels() -> None:
-    register_array_kernels(DeviceType.CPU, "numpy")
+    register_array_kernels(DeviceType.CPU, "numpy", extras=EXTRAS)
     register_explicit_kernels()
 
 

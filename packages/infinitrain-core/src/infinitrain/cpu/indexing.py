@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,11 +30,31 @@ def EmbeddingBackward(index: Any, grad: Any, rows: int, *, out: Any, accumulate:
     _add_rows(out.array, index.array.reshape(-1), grad.array.reshape(-1, grad.shape[-1]))
 
 
+def IndexSelectForward(x: Any, index: Any, axis: int, *, out: Any) -> None:
+    _check("IndexSelectForward", index.array, x.shape[axis])
+    np.take(x.array, index.array, axis=axis, out=out.array, mode="clip")
+
+
 def IndexSelectBackward(grad: Any, index: Any, shape: tuple[int, ...], axis: int, *, out: Any) -> None:
     _check("IndexSelectBackward", index.array, shape[axis])
     out.array.fill(0)
     values = grad.array.reshape(*shape[:axis], index.numel, *shape[axis + 1 :])
     _add_rows(np.moveaxis(out.array, axis, 0), index.array.reshape(-1), np.moveaxis(values, axis, 0))
+
+
+def GatherForward(x: Any, index: Any, axis: int, *, out: Any) -> None:
+    _check("GatherForward", index.array, x.shape[axis])
+    np.take(x.array.reshape(-1), _places(index.array, x.shape, axis), out=out.array, mode="clip")
+
+
+def _places(index: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
+    """Return where the elements that index names along axis are in an array of ``shape`` laid flat."""
+    places = index * math.prod(shape[axis + 1 :])
+    for i, n in enumerate(index.shape):
+        if i != axis and n > 1:
+            stride, after = math.prod(shape[i + 1 :]), (1,) * (index.ndim - 1 - i)
+            places += np.arange(0, n * stride, stride).reshape(-1, *after)
+    return places
 
 
 def _add_rows(target: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
@@ -43,3 +65,26 @@ def _add_rows(target: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
     ordered = ids[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
+
+
+# For the array layer [contract 4.8] -------------------------------------------------------------------------
+
+
+def scatter_add_rows(rows: int, index: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return zeros (rows, D) with values (N, D) added at index (N,)."""
+    target = np.zeros((rows, values.shape[1]), values.dtype)
+    if values.shape[1] == 1:
+        np.add.at(target.reshape(-1), index, values.reshape(-1))
+    else:
+        _add_rows(target, index, values)
+    return target
+
+
+def last_at(count: int, places: np.ndarray) -> np.ndarray:
+    """Return for each of ``count`` places the position of its last mention in places (N,), -1 where there is none."""
+    found = np.full(count, -1)
+    np.maximum.at(found, places, np.arange(places.size))
+    return found
+
+
+EXTRAS: dict[str, Callable[..., Any]] = {"scatter_add_rows": scatter_add_rows, "last_at": last_at}

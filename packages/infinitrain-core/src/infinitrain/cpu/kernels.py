@@ -10,7 +10,10 @@ from ..device import DeviceType
 from . import (
     activation,
     attention,
+    clamp,
+    dropout,
     elementwise,
+    erf,
     gated,
     indexing,
     linear,
@@ -18,6 +21,7 @@ from . import (
     loss,
     norm,
     optimizer,
+    reduction,
     rope,
     ufuncs,
 )
@@ -25,7 +29,10 @@ from . import (
 MODULES: tuple[ModuleType, ...] = (
     activation,
     attention,
+    clamp,
+    dropout,
     elementwise,
+    erf,
     gated,
     indexing,
     linear,
@@ -33,6 +40,7 @@ MODULES: tuple[ModuleType, ...] = (
     loss,
     norm,
     optimizer,
+    reduction,
     rope,
     ufuncs,
 )

@@ -59,13 +59,15 @@ def IndexSelectBackward(xp: Any, grad: Any, index: Any, shape: Shape, axis: int)
 
 def flat_places(xp: Any, op: str, index: Any, shape: Shape, axis: int) -> Any:
     """Return the places (N,), in an array of ``shape`` laid flat, of the elements that index names along axis."""
-    index = checked(xp, f"{op}: index", index, shape[axis])
-    places = xp.zeros_like(index)
-    for i, n in enumerate(index.shape):
-        along = xp.reshape(
-            xp.arange(n, dtype=xp.int64, **xp.on(index)), tuple(n if i == j else 1 for j in range(len(shape)))
-        )
-        places = places * shape[i] + (index if i == axis else along)
+    places, stride = checked(xp, f"{op}: index", index, shape[axis]), 1
+    own = places
+    for i in reversed(range(len(shape))):
+        if i == axis:
+            places = places + own * (stride - 1)
+        elif index.shape[i] > 1:
+            along = xp.arange(0, index.shape[i] * stride, stride, dtype=xp.int64, **xp.on(index))
+            places = places + xp.reshape(along, (-1, *(1,) * (len(shape) - 1 - i)))
+        stride *= shape[i]
     return xp.reshape(places, (-1,))
 
 

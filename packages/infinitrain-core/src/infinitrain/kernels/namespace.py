@@ -132,6 +132,19 @@ def _scatter_add_rows(xp: Any, rows: int, index: Any, values: Any) -> Any:
     return xp.where(found, sums, xp.zeros_like(sums))
 
 
+def _last_at(xp: Any, count: int, places: Any) -> Any:
+    """Return for each of ``count`` places the position of its last mention in places (N,), -1 where there is none."""
+    wanted = xp.arange(count, dtype=places.dtype, **xp.on(places))
+    if not places.shape[0]:
+        return xp.zeros_like(wanted) - 1
+    order = xp.argsort(places, stable=True)
+    ordered = xp.take(places, order, axis=0)
+    last = xp.searchsorted(ordered, wanted, side="right") - 1
+    last = xp.where(last < 0, xp.zeros_like(last), last)
+    found = xp.take(order, last, axis=0)
+    return xp.where(xp.take(ordered, last, axis=0) == wanted, found, xp.zeros_like(found) - 1)
+
+
 def _cumulative_sum(xp: Any, x: Any, *, axis: int) -> Any:
     """Return the running sums of x along axis in log n whole-array steps: each adds what came 1, 2, 4, ... before."""
     n, shift, before = x.shape[axis], 1, (slice(None),) * axis
@@ -150,7 +163,9 @@ def _dropout_mask(xp: Any, x: Any, p: float, key: int, step: int, first_sample: 
 
 EXTRAS: Final[dict[str, Callable[..., Any]]] = {
     "erf": _erf,
-    "scatter_add_rows": _scatter_add_rows, "dropout_mask": _dropout_mask,
+    "scatter_add_rows": _scatter_add_rows,
+    "last_at": _last_at,
+    "dropout_mask": _dropout_mask,
     "cumulative_sum": _cumulative_sum,  # in the standard since 2023.12, in NumPy since 2.1
 }
 """What kernels use beyond the array API standard 2024.12 or beyond older libraries, each with its slow default."""

@@ -1,4 +1,4 @@
-"""Array kernels that put elements where indices say. The standard has no scatter: places are sorted instead."""
+"""Array kernels that put elements where indices say. The standard has no scatter: each place looks for its value."""
 
 from __future__ import annotations
 
@@ -13,33 +13,21 @@ from .registry import array_kernel
 @array_kernel(exact=True)
 def ScatterForward(xp: Any, values: Any, index: Any, shape: Shape, axis: int) -> Any:
     places = flat_places(xp, "ScatterForward", index, shape, axis)
-    winner, found = _last_writers(xp, places, math.prod(shape))
     if 0 in values.shape:
-        values, winner = xp.zeros((1,), dtype=values.dtype, **xp.on(values)), xp.zeros_like(winner)
-    taken = xp.take(xp.reshape(values, (-1,)), winner, axis=0)
+        return xp.zeros(shape, dtype=values.dtype, **xp.on(values))
+    winner = xp.last_at(math.prod(shape), places)
+    found = winner >= 0
+    taken = xp.take(xp.reshape(values, (-1,)), xp.where(found, winner, xp.zeros_like(winner)), axis=0)
     return xp.reshape(xp.where(found, taken, xp.zeros_like(taken)), shape)
 
 
 @array_kernel(exact=True)
 def ScatterBackward(xp: Any, grad: Any, index: Any, axis: int) -> Any:
     places = flat_places(xp, "ScatterBackward", index, grad.shape, axis)
-    winner, _ = _last_writers(xp, places, math.prod(grad.shape))
+    winner = xp.last_at(math.prod(grad.shape), places)
     taken = xp.take(xp.reshape(grad, (-1,)), places, axis=0)
-    own = xp.arange(places.shape[0], dtype=xp.int64, **xp.on(places))
-    stays = xp.take(winner, places, axis=0) == own
+    stays = xp.take(winner, places, axis=0) == xp.arange(places.shape[0], dtype=winner.dtype, **xp.on(places))
     return xp.reshape(xp.where(stays, taken, xp.zeros_like(taken)), index.shape)
-
-
-def _last_writers(xp: Any, places: Any, count: int) -> tuple[Any, Any]:
-    """Return for each of ``count`` places the last value that goes there, and whether there is one."""
-    wanted = xp.arange(count, dtype=xp.int64, **xp.on(places))
-    if not places.shape[0]:
-        return xp.zeros_like(wanted), wanted < 0
-    order = xp.argsort(places, stable=True)
-    ordered = xp.take(places, order, axis=0)
-    last = xp.searchsorted(ordered, wanted, side="right") - 1
-    last = xp.where(last < 0, xp.zeros_like(last), last)
-    return xp.take(order, last, axis=0), xp.take(ordered, last, axis=0) == wanted
 
 
 @array_kernel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from .elementwise import owned_sum
@@ -45,6 +46,7 @@ def SliceAssign(xp: Any, x: Any, value: Any, starts: Shape, ends: Shape, steps: 
         x[where] = _flipped(xp, xp.broadcast_to(value, part.shape), backwards)
 
 
+@lru_cache(maxsize=1024)
 def _slices(starts: Shape, ends: Shape, steps: Shape) -> tuple[tuple[slice, ...], Shape]:
     """Return slices with positive steps, and the axes to turn round after: not every library steps back."""
     slices, backwards = [], []
