@@ -1,4 +1,4 @@
-"""CPU kernels of activations (GELU's exact form is the array layer's)."""
+"""CPU kernels of activations."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import activation as array_kernels
 from ..kernels.activation import SATURATED
-from ..kernels.namespace import Namespace
 from .blocks import blocks
+from .erf import erf
+from .select import keep
 
 _C = math.sqrt(2.0 / math.pi)
 _C3 = 0.044715 * _C
-
-
-_NUMPY = Namespace(np)
 
 
 def GeluForward(x: Any, approximate: str, *, out: Any) -> None:
@@ -26,14 +23,15 @@ def GeluForward(x: Any, approximate: str, *, out: Any) -> None:
 
 def gelu(a: np.ndarray, approximate: str, y: np.ndarray) -> None:
     """Write GELU of ``a`` to ``y``, another array."""
-    if approximate != "tanh":
-        y[...] = array_kernels.GeluForward(_NUMPY, a, approximate)
-        return
-    np.multiply(a, a, out=y)
-    y *= _C3
-    y += _C
-    y *= a
-    np.tanh(y, out=y)
+    if approximate == "tanh":
+        np.multiply(a, a, out=y)
+        y *= _C3
+        y += _C
+        y *= a
+        np.tanh(y, out=y)
+    else:
+        np.multiply(a, math.sqrt(0.5), out=y)
+        erf(y, y)
     y += 1.0
     y *= 0.5  # before a, which twice as large may overflow
     y *= a
@@ -42,7 +40,7 @@ def gelu(a: np.ndarray, approximate: str, y: np.ndarray) -> None:
 def GeluBackward(x: Any, grad: Any, approximate: str, *, out: Any) -> None:
     if approximate != "tanh":
         for a, g, dx in blocks(x.array, grad.array, out.array):
-            dx[...] = array_kernels.GeluBackward(_NUMPY, a, g, approximate)
+            _gelu_exact_backward(a, g, dx)
         return
     for a, g, dx in blocks(x.array, grad.array, out.array):
         square = a * a
@@ -65,15 +63,28 @@ def GeluBackward(x: Any, grad: Any, approximate: str, *, out: Any) -> None:
         dx *= 0.5
 
 
+def _gelu_exact_backward(a: np.ndarray, g: np.ndarray, dx: np.ndarray) -> None:
+    density = a * a
+    density *= -0.5
+    np.exp(density, out=density)
+    density *= a
+    density *= 1.0 / math.sqrt(2.0 * math.pi)
+    np.multiply(a, math.sqrt(0.5), out=dx)
+    erf(dx, dx)
+    dx += 1.0
+    dx *= 0.5
+    dx += density
+    dx *= g
+
+
 def ReluForward(x: Any, *, out: Any) -> None:
     np.maximum(x.array, 0.0, out=out.array)
 
 
 def ReluBackward(grad: Any, y: Any, *, out: Any) -> None:
-    # A product with the mask would make NaN of an infinite gradient; copying where it holds does not.
-    target = out.array
-    target.fill(0.0)
-    np.copyto(target, grad.array, where=~(y.array <= 0.0))
+    for g, a, dx in blocks(grad.array, y.array, out.array):
+        mask = np.less_equal(a, 0.0)
+        keep(g, np.logical_not(mask, out=mask), dx)  # so that NaN passes
 
 
 def SiluForward(x: Any, *, out: Any) -> None:
