@@ -1,4 +1,4 @@
-"""Comparisons and logic: ties, NaN, both zeros, dtypes that meet, numbers beyond what the dtype holds. Results are bool."""
+"""Comparisons and logic, to bool: ties, NaN, both zeros, dtypes that meet, numbers beyond what the dtype holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _bools(value: Any) -> dict[str, Want]:
 
 def _few(d: Data, shape: Shape) -> np.ndarray:
     """Return values of which many are equal; with numbers that differ in the last places, and nonzero below 1."""
-    return d.round(d.rng.integers(-2, 3, shape) * (0.5 if d.dtype.is_floating else 1.0))
+    return d.round(d.rng.integers(-3, 4, shape) * (0.5 if d.dtype.is_floating else 1.0))
 
 
 def tensors(d: Data, compare: Callable[[Any, Any], Any], a: Shape, b: Shape) -> Built:

@@ -4,13 +4,18 @@ gives results of the right shape; numbers a few units in the last place apart, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ..cases import Built, Data, OpCase, case
 from ..oracles import clamp as bounds
+from ..oracles import plain
 from ..oracles import reduction as sums
 from ..oracles import shape as moves
 from ..tolerances import eps
+from .compare import COMPARE
 from .indexing import select, select_backward
 from .linear import gemm
 from .moe import best
@@ -18,6 +23,7 @@ from .reduction import Oracle, extreme, extreme_backward, norm, norm_backward, p
 from .shape import moved
 
 CASES: list[OpCase] = []
+Compare = Callable[[Any, Any], Any]
 SINGLE = ("float32",)
 CUBE = (5, 5, 5)
 BRICK = (5, 5, 3)
@@ -65,9 +71,17 @@ def pair(d: Data, oracle: Oracle) -> Built:
     return Built((near(d, 5, 37), near(d, 37)), oracle)
 
 
+def near_number(d: Data, compare: Compare) -> Built:
+    return Built(
+        (near(d, 5, 37), 1.0 + 32 * eps(d.dtype)), lambda a, value: {"y": plain(1.0 * compare(a, value))}
+    )
+
+
 PRECISE = ("float32", "float64")
 for op, oracle in (("ArgMax", sums.argmax), ("ArgMin", sums.argmin)):
     case(CASES, op, "equal_sizes", place, oracle, (7, 7), 0, False, dtypes=SINGLE)
     case(CASES, op, "near", nearest, oracle, dtypes=PRECISE)
 case(CASES, "MaximumForward", "near", pair, bounds.larger, dtypes=PRECISE)
 case(CASES, "MinimumForward", "near", pair, bounds.smaller, dtypes=PRECISE)
+for name, compare in COMPARE.items():
+    case(CASES, f"{name}ScalarForward", "near", near_number, compare, dtypes=PRECISE)

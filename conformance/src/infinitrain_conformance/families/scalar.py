@@ -124,6 +124,7 @@ def power_backward(d: Data, scalar: float, is_base: bool, low: float, high: floa
 
 # Integer powers stay within int8: at most 2.9, cut to 2, to the third.
 case(CASES, "PowForward", "cube", power, 3, False, -2.9, 2.9)
+case(CASES, "PowBackward", "cube", power_backward, 3.0, False, -2.9, 2.9)  # first: zeros would show nothing
 for label, scalar, low, high in (
     ("zero", 0.0, -3.0, 3.0), ("one", 1.0, -3.0, 3.0), ("square", 2.0, -3.0, 3.0), ("fourth", 4.0, -3.0, 3.0),
     ("root", 0.5, 0.01, 30.0), ("third", 1.0 / 3.0, 0.01, 30.0), ("inverse", -1.0, 0.2, 5.0),

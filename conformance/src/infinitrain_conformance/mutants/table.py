@@ -12,13 +12,18 @@ from .mutant import KINDS, Mutant
 _ENDS: Final = "with equal starts, steps and counts the ends cannot matter"
 _ORDER: Final = "the order of the elements does not matter"
 _KEPT: Final = "rounding keeps what is finite, infinite or NaN"
+_ZEROS: Final = "rounding keeps what is zero"
 _SHAPE: Final = "the shape of grad tells, unless nothing is reduced"
 EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(("SliceForward.wrong_ends", "SliceBackward.wrong_ends"), _ENDS),
     **dict.fromkeys(("GlobalNorm.misplaces_tensors", "AllFinite.misplaces_tensors"), _ORDER),
     **{
-        f"{op}.{kind}_precision": _KEPT
-        for op in ("AllFinite", "IsFiniteForward", "IsNanForward")
+        f"{op}.{kind}_precision": reason
+        for reason, ops in (
+            (_KEPT, ("AllFinite", "IsFiniteForward", "IsNanForward")),
+            (_ZEROS, ("AndForward", "OrForward", "NotForward")),
+        )
+        for op in ops
         for kind in ("low", "single")
     },
     **{f"{op}Backward.wrong_keepdims": _SHAPE for op in ("Sum", "Mean", "Max", "Min", "Norm")},
