@@ -89,6 +89,7 @@ BY_TENSOR = [
     (I1, FULL, 0),
     (0, ..., I1),
     (0, 1, ..., I1),
+    (FULL, 1, ..., I1),
     (None, I1),
     (0, None, I1),
     (I1, None, 1),

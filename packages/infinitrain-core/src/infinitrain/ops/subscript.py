@@ -119,6 +119,8 @@ def _region(x: Any, index: Any) -> _Region:
         if item is None:
             shape.append(1)
             continue
+        if item is ...:
+            continue
         axis = len(starts)
         n = x.shape[axis]
         if _is_indices(item):
@@ -146,13 +148,16 @@ def _region(x: Any, index: Any) -> _Region:
         starts.append(at % n)
         ends.append(at % n + 1)
         steps.append(1)
-    # NumPy: ints beside a tensor are indices like it, and what slices or None separate goes to the front.
+    # NumPy: ints beside a tensor are indices like it, and what a slice, None or Ellipsis separates goes to the front.
     apart = tensor is not None and pointed[-1] - pointed[0] >= len(pointed)
     return _Region(tuple(starts), tuple(ends), tuple(steps), tuple(shape), tensor, tensor_axis, apart)
 
 
 def _without_ellipsis(x: Any, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return index items for every axis of x: Ellipsis, or the end without one, stands for full slices."""
+    """Return index items for every axis of x: Ellipsis, or the end without one, stands for full slices.
+
+    An Ellipsis for no axis stays, as it separates ints from a tensor like one for some.
+    """
     used = len([item for item in items if item is not None and item is not ...])
     if used > x.ndim:
         raise IndexError(f"{used} indices for a tensor with {x.ndim} dimensions (shape {list(x.shape)})")
@@ -160,7 +165,8 @@ def _without_ellipsis(x: Any, items: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(places) > 1:
         raise IndexError("an index has at most one Ellipsis (...)")
     at = places[0] if places else len(items)
-    return (*items[:at], *[builtins.slice(None)] * (x.ndim - used), *items[at + 1 :])
+    full: list[Any] = [builtins.slice(None)] * (x.ndim - used) or [...] * len(places)
+    return (*items[:at], *full, *items[at + 1 :])
 
 
 def _is_indices(item: Any) -> bool:
