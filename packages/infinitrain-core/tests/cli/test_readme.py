@@ -41,6 +41,7 @@ def test_what_new_backend_prints(
 
 
 def test_an_op(capsys: pytest.CaptureFixture[str]) -> None:
+    """When this fails because the row changed: paste what the command prints."""
     (name,) = re.findall(r"^(\w+)\(.*\) -> ", SECTION, re.M)
     assert main(["ops", "--op", name]) == 0
     assert capsys.readouterr().out == shown(name)
