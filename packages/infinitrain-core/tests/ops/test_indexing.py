@@ -239,3 +239,16 @@ def test_where_promotes_and_takes_two_numbers():
     h = x.astype("bfloat16")
     ops.where(condition, h, it.tensor([1.0, 1.0])).sum().backward()
     assert x.grad.tolist() == [1.0, 0.0]
+
+
+def test_large_integers_are_moved_exactly():
+    """Not by way of floats: 2⁶² + 1 has more digits than float64."""
+    big, index = 2**62 + 1, it.tensor([1, 0, 1])
+    x = it.tensor([7, big])
+    assert x.gather(0, index).tolist() == [big, 7, big]
+    assert x[index].tolist() == [big, 7, big]
+    assert x.masked_fill(x > 7, big - 2).tolist() == [7, big - 2]
+    assert ops.where(x > 7, x, it.tensor([big, big])).tolist() == [big, big]
+    assert (x.topk(2)[0].tolist(), x.max().item(), x.cumsum().tolist()) == ([big, 7], big, [7, big + 7])
+    x[0] = big - 4
+    assert x.tolist() == [big - 4, big]
