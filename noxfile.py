@@ -31,6 +31,9 @@ nox.options.error_on_missing_interpreters = True  # a check that cannot run has 
 ROOT = Path(__file__).parent
 WORKSPACE = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = "2"  # of pytest-xdist
+OWN_BACKENDS = ["cpu", "fake", "strict"]
+# `strict` is a provider over array_api_strict that core's tests hold; it is no distribution.
+STRICT_ENV = {"PYTHONPATH": str(ROOT / "packages" / "infinitrain-core" / "tests" / "providers")}
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,12 @@ def conformance(session: nox.Session) -> None:
     """
     parser = _parser(session, rest="infinitrain-conformance")
     parser.add_argument(
-        "--backend", action="append", metavar="NAME", help="repeatable; default: cpu and fake"
+        "--backend", action="append", metavar="NAME", help=f"repeatable; default: {', '.join(OWN_BACKENDS)}"
+    )
+    parser.add_argument(
+        "--write_known_skips",
+        action="store_true",
+        help="write conformance/expected/ anew: which tests are unsupported or skipped on our own backends",
     )
     parser.add_argument(
         "--install",
@@ -120,7 +128,7 @@ def conformance(session: nox.Session) -> None:
         help="install nothing: use the infinitrain-conformance on PATH and what is installed beside it",
     )
     args, suite_args = parser.parse_known_args(session.posargs)
-    backends = args.backend or ["cpu", "fake"]
+    backends = args.backend or OWN_BACKENDS
 
     command = "infinitrain-conformance"
     no_venv = args.no_venv or session.virtualenv.venv_backend == "none"
@@ -134,16 +142,31 @@ def conformance(session: nox.Session) -> None:
     else:
         names = ["core", "conformance", *(["fake"] if "fake" in backends else [])]
         extra = [str(Path(item).resolve()) if Path(item).exists() else item for item in args.install]
+        extra += [
+            req for req in _group("test") if "strict" in backends and req.startswith("array-api-strict")
+        ]
         _install_wheels(session, *names, extra=extra)
 
     failed = []
     for name in backends:
         try:
-            session.run(command, "--backend", name, *suite_args, external=no_venv)
+            ours = (
+                _own_backend(name, suite_args, write=args.write_known_skips) if name in OWN_BACKENDS else []
+            )
+            session.run(command, "--backend", name, *ours, *suite_args, external=no_venv, env=STRICT_ENV)
         except nox.command.CommandFailed:
             failed.append(name)  # the other backends still report
     if failed:
         session.error(f"Not conformant: {', '.join(failed)}")
+
+
+def _own_backend(name: str, suite_args: Sequence[str], *, write: bool) -> list[str]:
+    """Return what the suite needs for a backend of this repository; a whole run must skip what is listed."""
+    args = ["--backend_module", "strict_provider:register_backend"] if name == "strict" else []
+    if not {"--level", "--op", "-k", "--"} & set(suite_args):
+        known = str(ROOT / "conformance" / "expected" / f"{name}.toml")
+        args += ["--write_known_skips" if write else "--known_skips", known]
+    return args
 
 
 @nox.session

@@ -24,7 +24,13 @@ class Outcome:
         self.tests: dict[str, dict[str, Any]] = {t["id"]: t for t in self.report.get("tests", [])}
 
     def failed(self) -> list[dict[str, Any]]:
-        return [t for t in self.tests.values() if t["outcome"] == "failed"]
+        return self.of("failed")
+
+    def crashed(self) -> list[dict[str, Any]]:
+        return self.of("crashed")
+
+    def of(self, outcome: str) -> list[dict[str, Any]]:
+        return [t for t in self.tests.values() if t["outcome"] == outcome]
 
 
 @pytest.fixture

@@ -22,7 +22,12 @@ def test_conformant(command):
         (("--backend", "CPU"), "--backend 'CPU' is no device text"),
         (("--backend", "cpu", "--backend_option", "x"), "'x' is not of the form name=value"),
         (("--backend", "cpu", "--nonsense"), "unrecognized arguments: --nonsense"),
-        (("--backend", "cpu", "--faults"), "--faults takes names of faults"),
+        (("--level", "L0", "--faults"), "--faults takes names of faults"),
+        (("--backend", "cpu", "--workers", "0"), "--workers 0: 1 to 64"),
+        (("--backend", "cpu", "--workers", "2", "--in_process"), "drop --workers"),
+        (("--backend", "cpu", "--xfail", "/no/such.toml"), "--xfail /no/such.toml: there is no such file"),
+        (("--backend", "cpu", "--known_skips", "x.toml"), "--known_skips x.toml: there is no such file"),
+        (("--backend", "cpu", "--op", "Cast", "--write_known_skips", "x.toml"), "drop what narrows it"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

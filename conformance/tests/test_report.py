@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from infinitrain_conformance.report import Case, Report, Result
+from infinitrain_conformance import summary
+from infinitrain_conformance.report import OUTCOMES, Case, Report, Result
 
 
 def report(*outcomes: str, floor: bool = False) -> Report:
@@ -22,6 +23,8 @@ def report(*outcomes: str, floor: bool = False) -> Report:
     [
         (("passed", "passed"), True, 0),
         (("passed", "failed"), True, 1),
+        (("passed", "crashed"), True, 1),
+        (("passed", "xfailed"), True, 0),
         (("passed", "unsupported"), False, 0),
         (("passed", "unsupported"), True, 1),
         (("passed", "skipped"), True, 1),
@@ -43,8 +46,51 @@ def test_no_device_does_not_hide_failures():
 
 
 def test_lines_count_what_ran():
-    lines = report("passed", "failed", "unsupported").lines()
-    assert lines[-1].startswith("ran 2 of 3 (floor 0), 1 failed")
+    """First of all."""
+    lines = summary.lines(report("passed", "failed", "unsupported", "crashed", "xfailed"))
+    assert lines[0].startswith(
+        "ran 4 of 5 (floor 0), 1 failed, 1 crashed, 1 xfailed, 1 unsupported, seed 0: not"
+    )
+
+
+def test_crashes_and_expected_failures_are_named():
+    made = report("crashed", "xfailed")
+    made.results["t0"] = Result("t0", "crashed", 0.0, "was ended by SIGSEGV")
+    made.results["t1"] = Result(
+        "t1", "xfailed", 0.0, "too slow (#7, until 2027-01-01): AssertionError\n  more"
+    )
+    lines = summary.lines(made)
+    assert "crashed: t0: was ended by SIGSEGV" in lines
+    assert "expected failure: t1: too slow (#7, until 2027-01-01): AssertionError" in lines
+
+
+def of_ops() -> Report:
+    made = Report(facts={"ops": {
+        "A": {"direction": "forward", "dtypes": ["float32", "int32", "int64"]},
+        "B": {"direction": "forward", "dtypes": ["float32"]},
+        "C": {"direction": "backward", "dtypes": ["float32", "bfloat16"]},
+    }})  # fmt: skip
+    for i, (op, dtype, outcome) in enumerate([
+        ("A", "float32", "passed"), ("A", "float32", "failed"), ("A", "int64", "passed"),
+        ("B", "float32", "unsupported"), ("C", "float32", "crashed"), ("C", "bfloat16", "xfailed"),
+    ]):  # fmt: skip
+        made.cases[f"t{i}"] = Case(f"t{i}", "L2", "4.1", op, dtype=dtype)
+        made.results[f"t{i}"] = Result(f"t{i}", outcome)
+    return made
+
+
+def test_matrix_and_coverage():
+    found = of_ops().to_json()
+    assert found["matrix"]["A"] == {"float32": {"passed": 1, "failed": 1}, "int64": {"passed": 1}}
+    assert found["matrix"]["C"] == {"float32": {"crashed": 1}, "bfloat16": {"xfailed": 1}}
+    assert found["coverage"] == {
+        "forward": {"float32": {"ran": 1, "ops": 2}, "integers": {"ran": 1, "ops": 1}},
+        "backward": {"float32": {"ran": 1, "ops": 1}, "bfloat16": {"ran": 1, "ops": 1}},
+    }
+    small, large = (summary.lines(of_ops(), full_matrix=full) for full in (False, True))
+    assert "forward         1/2         -         -         -       1/1         -" in small
+    assert any(line.split() == ["A", "forward", "1", "1F", ".", "1"] for line in large)
+    assert any(line.split() == ["C", "backward", "1C", "1x", "."] for line in large)
 
 
 def test_json_shape(command):
@@ -52,17 +98,17 @@ def test_json_shape(command):
         "--backend", "cpu", "-k", "test_parse or test_bad_index or test_guard_switches", "--seed", "3"
     )
     found = got.report
-    assert found["schema"] == 1
+    assert found["schema"] == 2
     assert {"suite", "core", "core_contract", "python", "numpy", "provider", "summary", "tests"} <= set(found)
     assert found["seed"] == 3
     assert found["provider"]["name"] == "cpu"
     assert found["provider"]["slot"] == "CPU"
     assert found["provider"]["contract"] == "1.0"
-    assert set(found["summary"]["levels"]["L0"]) == {"passed", "failed", "unsupported", "skipped"}
+    assert set(found["summary"]["levels"]["L0"]) == set(OUTCOMES)
     test = got.tests["registration::test_parse"]
     assert (test["level"], test["clause"], test["outcome"], test["floor"]) == ("L0", "1.4", "passed", True)
     assert got.tests["devices::test_guard_switches"]["message"] == "needs two devices"
-    assert {t["outcome"] for t in got.tests.values()} <= {"passed", "failed", "unsupported", "skipped"}
+    assert {t["outcome"] for t in got.tests.values()} <= set(OUTCOMES)
 
 
 def test_write_is_whole_or_not_at_all(tmp_path):

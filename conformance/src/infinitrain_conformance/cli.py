@@ -85,24 +85,37 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds for one test (default %(default)g)",
     )
     parser.add_argument(
-        "--workers", metavar="N", type=int,
+        "--workers",
+        metavar="N",
+        type=int,
         help="processes that share the tests (default: several for devices that are host memory, 1 for a card)",
     )
     parser.add_argument(
-        "--in_process", action="store_true", help="run the tests in this process, for a debugger; a crash ends it"
+        "--in_process",
+        action="store_true",
+        help="run the tests in this process, for a debugger; a crash ends it",
     )
     parser.add_argument(
-        "--xfail", metavar="FILE", type=Path,
+        "--xfail",
+        metavar="FILE",
+        type=Path,
         help=f"expected failures, in TOML (default: {DEFAULT_FILE} here, if there is one)",
     )
     parser.add_argument(
-        "--known_skips", metavar="FILE", type=Path,
+        "--known_skips",
+        metavar="FILE",
+        type=Path,
         help="fail unless exactly the tests that FILE lists are unsupported or skipped",
     )
     parser.add_argument(
-        "--write_known_skips", metavar="FILE", type=Path, help="write that list from this run; reasons are kept"
+        "--write_known_skips",
+        metavar="FILE",
+        type=Path,
+        help="write that list from this run; reasons are kept",
     )
-    parser.add_argument("--matrix", action="store_true", help="print a row for each op, not one for each direction")
+    parser.add_argument(
+        "--matrix", action="store_true", help="print a row for each op, not one for each direction"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the report for machines")
     parser.add_argument(
         "--faults",

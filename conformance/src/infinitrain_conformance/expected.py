@@ -1,12 +1,12 @@
 """Expected failures: a list that the provider checks in, dated and strict, so that it can only shrink.
 
-    [[expected_failure]]
-    id = "ops::test_values[ErfForward-*-float16]"     # `*` is the only wildcard; 20 tests at most
-    reason = "the driver's erf is off by 4 units in the last place"
-    issue = "https://example.com/chip/issues/12"
-    expires = 2027-03-31                              # at most 180 days from today
-    when = { provider_version = "<0.4", device = "*C500*" }
-    raises = "outside"                                # the failure's text must hold this; "crash" for a crash
+[[expected_failure]]
+id = "ops::test_values[ErfForward-*-float16]"     # `*` is the only wildcard; 20 tests at most
+reason = "the driver's erf is off by 4 units in the last place"
+issue = "https://example.com/chip/issues/12"
+expires = 2027-03-31                              # at most 180 days from today
+when = { provider_version = "<0.4", device = "*C500*" }
+raises = "outside"                                # the failure's text must hold this; "crash" for a crash
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_TESTS: Final = 20
 CRASH: Final = "crash"
 VERSIONS: Final = ("provider_version", "core", "python", "numpy")
 NAMES: Final = ("backend", "device", "platform", "dtype")
-_KEYS: Final = {
+_KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "id": str, "reason": str, "issue": (str, int), "expires": date, "when": dict, "raises": str,
 }  # fmt: skip
 
@@ -68,7 +68,9 @@ class Expected:
 class ExpectedFailures:
     """What the provider expects to fail. ``problems`` holds everything that is wrong with the file."""
 
-    def __init__(self, entries: Sequence[Expected] = (), problems: Sequence[str] = (), path: str = "") -> None:
+    def __init__(
+        self, entries: Sequence[Expected] = (), problems: Sequence[str] = (), path: str = ""
+    ) -> None:
         self.entries, self.problems, self.path = tuple(entries), list(problems), path
 
     @classmethod
@@ -90,9 +92,7 @@ class ExpectedFailures:
                 wrong.append(f"expires = {expires} is more than {MAX_DAYS} days away: {last} at the latest")
             problems += [f"{table.where}: {text}" for text in wrong]
             issue, raises = str(given["issue"]), given.get("raises")
-            entries.append(
-                Expected(given["id"], given["reason"], issue, expires, when, raises, table.where)
-            )
+            entries.append(Expected(given["id"], given["reason"], issue, expires, when, raises, table.where))
         return cls(entries, problems, str(path))
 
     def check(self, cases: Iterable[Case]) -> list[str]:
@@ -108,7 +108,9 @@ class ExpectedFailures:
                 wrong.append(f"{entry.id!r} covers {len(found)} tests, {MAX_TESTS} are allowed")
             never = [case.id for case in found if case.level == "L0" or case.base]
             if never:
-                wrong.append(f"{never[0]} may not be expected to fail: neither L0 nor base ops are [contract 4.2]")
+                wrong.append(
+                    f"{never[0]} may not be expected to fail: neither L0 nor base ops are [contract 4.2]"
+                )
             twice = [case.id for case in found if case.id in taken]
             if twice:
                 wrong.append(f"{twice[0]} is expected to fail in {taken[twice[0]]} already")
@@ -127,7 +129,9 @@ class ExpectedFailures:
             return result
         if result.outcome == "passed":
             return replace(
-                result, outcome="failed", message=f"unexpected pass: remove it from {entry.where} ({entry.id})"
+                result,
+                outcome="failed",
+                message=f"unexpected pass: remove it from {entry.where} ({entry.id})",
             )
         as_said = (
             entry.raises == CRASH

@@ -1,12 +1,12 @@
 """Known skips: what a provider declines or lacks, checked in with its length, so that none grows unseen.
 
-    total = 57                              # tests that did not run
+total = 57                              # tests that did not run
 
-    [[skip]]
-    id = "ops::test_values[*-bfloat16]"     # `*` is the only wildcard
-    outcome = "unsupported"                 # or "skipped", for lack of hardware
-    count = 56
-    reason = "the library has no bfloat16"
+[[skip]]
+id = "ops::test_values[*-bfloat16]"     # `*` is the only wildcard
+outcome = "unsupported"                 # or "skipped", for lack of hardware
+count = 56
+reason = "the library has no bfloat16"
 """
 
 from __future__ import annotations
@@ -51,19 +51,23 @@ def write(path: Path, report: Report) -> int:
     old = read(path, "skip", _KEYS, tuple(_KEYS), "total")[0] if path.exists() else []
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in report.of(*OUTCOMES):
-        groups.setdefault((_pattern(result, report), result.outcome, _cause(result, report)), []).append(result)
-    blocks, taken = [], set[tuple[str, str]]()
+        groups.setdefault((_pattern(result, report), result.outcome, _cause(result, report)), []).append(
+            result
+        )
+    blocks, taken = list[str](), set[tuple[str, str]]()
     for (pattern, outcome, cause), results in groups.items():
         if (pattern, outcome) in taken:  # another cause: these are listed one by one
             blocks = [_block(r.id, outcome, 1, _first(r)) for r in results] + blocks
             continue
         taken.add((pattern, outcome))
-        reasons = [e.values["reason"] for e in old if (e.values["id"], e.values["outcome"]) == (pattern, outcome)]
+        reasons = [
+            e.values["reason"] for e in old if (e.values["id"], e.values["outcome"]) == (pattern, outcome)
+        ]
         ident = results[0].id if len(results) == 1 else pattern
         blocks.append(_block(ident, outcome, len(results), reasons[0] if reasons else cause))
     total = sum(map(len, groups.values()))
-    head = f"# What does not run here, and why. Written by --write_known_skips; reasons may be edited.\ntotal = {total}\n"
-    write_whole(path, "\n".join([head, *blocks]))
+    head = "# What does not run here, and why. Written by --write_known_skips; reasons may be edited."
+    write_whole(path, "\n".join([f"{head}\ntotal = {total}\n", *blocks]))
     return total
 
 

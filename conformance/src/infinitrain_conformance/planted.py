@@ -1,16 +1,18 @@
-"""Planting each known defect of a device in the fake backend, in processes of their own: a suite that does not see it
-would not see it in a real one.
+"""Planting each known defect of a device in the fake backend: a suite that does not see it would not see it in a real
+one. Each gets the suite in a process of its own, unless it sits in a kernel and a test of the matrix sees it.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final
 
-from .mutants.hunt import Verdict
+from .checks import CHECKS
+from .mutants.hunt import Bench, Verdict, device_process, this_target
 from .report import Report
 from .runner import Run, run
 from .target import Spec
@@ -64,9 +66,57 @@ def examine(fault: Any, healthy: Report, seed: int, timeout: float) -> Verdict:
 
 
 def examine_all(faults: Sequence[Any], healthy: Report, seed: int, timeout: float) -> list[Verdict]:
-    """Return the verdict of each fault."""
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(lambda fault: examine(fault, healthy, seed, timeout), faults))
+    """Return the verdict of each fault: those of kernels in one process first, all that these leave in their own."""
+    found: dict[str, Verdict] = {}
+    names = [fault.name for fault in faults if fault.kind == "kernels"]
+    if names:
+        with device_process(Spec(BACKEND)) as pool:
+            found = {v.mutant: v for v in pool.submit(_examine_kernels, names, seed).result()}
+    rest = [fault for fault in faults if fault.name not in found]
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
+        found |= {
+            v.mutant: v for v in threads.map(lambda fault: examine(fault, healthy, seed, timeout), rest)
+        }
+    return [found[fault.name] for fault in faults]
+
+
+def _examine_kernels(names: Sequence[str], seed: int) -> list[Verdict]:
+    """Return the verdicts of the faults that a test of the matrix sees, planted in the kernels of this process."""
+    target = this_target()
+    benches: dict[str, Bench] = {}
+    found = []
+    for name in names:
+        fault, started = catalogue().FAULTS[name], time.monotonic()
+        bench = benches.setdefault(fault.op, Bench(target, fault.op, seed))
+        for test in sorted(bench.tests(), key=lambda test: test.clause != fault.clause):
+            heading = f"{fault.level} {fault.op} [contract {test.clause}]   fault {name}   test {test.id}"
+            try:
+                with _in_kernels(target.record.kernels, fault):
+                    CHECKS[test.check].run(bench.make(test), heading)
+            except AssertionError:
+                seconds = time.monotonic() - started
+                found.append(
+                    Verdict(name, fault.kind, fault.level, "caught", fault.clause, test.id, seconds=seconds)
+                )
+                break
+            except Exception:  # what an error means is decided where the whole suite runs
+                continue
+    return found
+
+
+@contextmanager
+def _in_kernels(kernels: dict[str, dict[str, Any]], fault: Any) -> Iterator[None]:
+    from infinitrain.backend import dispatch
+
+    before = {op: dict(layers) for op, layers in kernels.items()}
+    fault.install(kernels)
+    dispatch.clear_plans()
+    try:
+        yield
+    finally:
+        kernels.clear()
+        kernels.update(before)
+        dispatch.clear_plans()
 
 
 def healthy_report(seed: int, timeout: float) -> Report:

@@ -6,7 +6,6 @@ module level.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import os
@@ -23,7 +22,7 @@ from . import summary
 from .expected import ExpectedFailures
 from .marks import case_of, group_of, is_external, seed_for, test_id
 from .outcomes import NO_KERNEL, declined, failure_text
-from .report import LEVELS, NO_BACKEND, USAGE, Case, Report, Result
+from .report import LEVELS, NO_BACKEND, USAGE, Case, Report, Result, read_journal
 from .shares import Shares
 from .target import Broken, NoDevice, NotLoadable, Spec, Target
 
@@ -152,7 +151,12 @@ class Recorder:
                 dropped.append(item)
                 continue
             self.cases[case.id] = case
-            kept.append(((first is not None and case.clause != first, case.level, item.path.stem, case.op or ""), item))
+            kept.append(
+                (
+                    (first is not None and case.clause != first, case.level, item.path.stem, case.op or ""),
+                    item,
+                )
+            )
         kept.sort(key=lambda pair: pair[0])  # stable: the order of tests inside a group stays
         items[:] = [item for _, item in kept]
         if dropped:
@@ -166,7 +170,9 @@ class Recorder:
             "facts", facts=self.target.versions() | {"seed": session.config.getoption("conformance_seed")}
         )
         if self.wrong_list:
-            self.stop(session, USAGE, "\n".join(["the list of expected failures is wrong:", *self.wrong_list]))
+            self.stop(
+                session, USAGE, "\n".join(["the list of expected failures is wrong:", *self.wrong_list])
+            )
         try:
             device = self.target.device
         except NotLoadable as error:
@@ -343,6 +349,10 @@ class Recorder:
             if path:
                 self.report.write(Path(path))
 
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        if excinfo.type is KeyboardInterrupt:  # and not pytest's own way to end early
+            self.emit("interrupted")
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.journal_path or self.config.option.collectonly:
             return
@@ -354,15 +364,6 @@ class Recorder:
 def _id_of_report(report: pytest.TestReport) -> str:
     path, _, name = report.nodeid.partition("::")
     return f"{Path(path).stem.removeprefix('test_')}::{name}"
-
-
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a journal; a line that was cut off is left out."""
-    events = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        with contextlib.suppress(ValueError):
-            events.append(json.loads(line))
-    return events
 
 
 def seed_of(item: pytest.Item) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -86,6 +87,8 @@ class Report:
                 self.no_device = event["message"]
             elif kind == "end":
                 self.finished = True
+            elif kind == "interrupted":
+                self.interrupted = True
         return self
 
     def count(self, outcome: str, level: str | None = None) -> int:
@@ -162,6 +165,15 @@ class Report:
     def write(self, path: Path) -> None:
         """Write the JSON report: the whole of it, or the old file stays."""
         write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a journal; a line that was cut off is left out."""
+    events = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            events.append(json.loads(line))
+    return events
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -18,8 +18,8 @@ from typing import Final
 
 from . import suite
 from .expected import ExpectedFailures
-from .plugin import DEFAULT_TIMEOUT, read_journal
-from .report import NO_BACKEND, USAGE, Report, Result
+from .plugin import DEFAULT_TIMEOUT
+from .report import NO_BACKEND, USAGE, Report, Result, read_journal
 from .target import Spec
 from .worker import Worker, death
 
@@ -54,7 +54,14 @@ class Run:
     @property
     def is_whole(self) -> bool:
         """True when nothing narrows the selection."""
-        narrowing = (self.levels, self.ops, self.keyword, self.exclude, self.pytest_args, self.stop_at_failure)
+        narrowing = (
+            self.levels,
+            self.ops,
+            self.keyword,
+            self.exclude,
+            self.pytest_args,
+            self.stop_at_failure,
+        )
         return not any(narrowing)
 
     def arguments(self, journal: Path) -> list[str]:
@@ -109,9 +116,10 @@ def run_in_process(what: Run) -> Report:
         journal.touch()
         code = pytest.main(what.arguments(journal))
         report = Report().read(read_journal(journal))
-    report.interrupted = code == pytest.ExitCode.INTERRUPTED and report.abort is None
     if code == pytest.ExitCode.USAGE_ERROR and report.abort is None:
         report.abort = (USAGE, "pytest did not accept its arguments")
+    elif not (report.finished or report.results or report.abort or report.interrupted):
+        report.abort = (NO_BACKEND, f"the suite ended with exit code {int(code)} before its first test")
     return report
 
 

@@ -49,8 +49,8 @@ def lines(report: Report, *, full_matrix: bool = False) -> list[str]:
             counts = "".join(f"{report.count(o, level):{len(o) + 2}}" for o in OUTCOMES)
             out.append(f"{level:6}{counts}   {text}")
     out += matrix_lines(report) if full_matrix else coverage_lines(report)
-    out += [f"crashed: {r.id}: {r.message.splitlines()[0]}" for r in report.of("crashed")]
-    out += [f"expected failure: {r.id}: {r.message.splitlines()[0]}" for r in report.of("xfailed")]
+    for outcome, what in (("crashed", "crashed"), ("xfailed", "expected failure")):
+        out += [f"{what}: {r.id}: {r.message.partition(chr(10))[0]}" for r in report.of(outcome)]
     if report.no_device is not None:
         out.append(f"no device: {report.no_device}")
     elif report.below_floor and not report.interrupted:

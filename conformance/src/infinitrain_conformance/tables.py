@@ -55,7 +55,8 @@ def read(
         wrong += [
             f"{key} = {table[key]!r} is no {_kind(kind)}"
             for key, kind in keys.items()
-            if key in table and (not isinstance(table[key], kind) or isinstance(table[key], bool) or not table[key])
+            if key in table
+            and (not isinstance(table[key], kind) or isinstance(table[key], bool) or not table[key])
         ]
         problems += [f"{where}: {text}" for text in wrong]
         if not wrong:

@@ -1,0 +1,110 @@
+"""Worker processes: the number changes nothing but the time; crashes and interrupts are seen to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from infinitrain_conformance.report import Report
+from infinitrain_conformance.runner import Run, run
+from infinitrain_conformance.shares import Shares
+from infinitrain_conformance.target import Spec
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.multiproc
+
+
+def outcomes(report):
+    return {name: (r.outcome, r.message) for name, r in report.results.items()}
+
+
+def test_groups_have_one_owner(tmp_path):
+    one, two, again = Shares(str(tmp_path), 0), Shares(str(tmp_path), 1), Shares(str(tmp_path), 0)
+    assert one.takes("L2 A")
+    assert not two.takes("L2 A")
+    assert two.takes("L1 memory")
+    assert [again.takes("L2 A"), again.takes("L1 memory")] == [True, False]  # in a dead process's place
+    assert Shares(None, 0).takes("L2 A")
+
+
+@pytest.fixture
+def path(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH")))))
+
+
+def test_results_are_equal_for_any_number(path):
+    """Failures included, whose messages hold the numbers of the data."""
+    what = {"spec": Spec("toy", "providers:forgets_bias"), "keyword": "Linear or test_parse or base_ops"}
+    one, three = (run(Run(**what, workers=n), quiet=True) for n in (1, 3))
+    assert outcomes(one) == outcomes(three)
+    assert one.cases == three.cases
+    assert one.count("failed") > 3
+    assert list(one.cases) == list(three.cases)
+    assert one.floor == three.floor > 50
+
+
+def test_crashes_of_several_workers(path):
+    """Each crash is its test's; every other test has its result, once."""
+    report = run(Run(Spec("toy", "providers:aborts"), keyword="Linear and odd", workers=2), quiet=True)
+    assert len(report.results) == len(report.cases)
+    crashed = {r.id for r in report.of("crashed")}
+    assert crashed
+    assert all("LinearForward" in name for name in crashed)
+    assert {r.message for r in report.of("crashed")} == {"was ended by SIGABRT"}
+    assert report.count("passed") == len(report.cases) - len(crashed)
+    assert report.exit_code == 1
+
+
+def test_giving_up_is_said(path, monkeypatch):
+    monkeypatch.setattr("infinitrain_conformance.runner.MAX_CRASHES", 2)
+    report = run(Run(Spec("toy", "providers:aborts"), keyword="LinearForward and test_values"), quiet=True)
+    assert report.count("crashed") == 2
+    assert len(report.problems) == 1
+    assert report.problems[0].startswith("gave up after 2 crashes")
+    assert report.exit_code == 1
+
+
+def test_death_between_tests(path):
+    """A process that dies after a test's end is that test's crash too, and the rest still runs."""
+    report = run(Run(Spec("toy", "providers:dies_later"), keyword="test_parse or test_prints"), quiet=True)
+    assert len(report.results) == len(report.cases)
+    assert report.count("crashed") >= 1
+    assert "SIGSEGV" in report.of("crashed")[0].message
+
+
+def test_in_process():
+    command = [sys.executable, "-m", "infinitrain_conformance", "--backend", "cpu", "--in_process"]
+    command += ["-k", "test_parse or test_prints", "--", "--setup-show"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ran 2 of 2" in done.stdout
+    assert "SETUP    F target" in done.stdout  # pytest's own output, for who debugs
+
+
+def test_interrupt_reports_what_ran(tmp_path):
+    """Ctrl-C ends all workers, the one that hangs too."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    env["CONFORMANCE_TEST_PIDS"] = str(tmp_path / "pids")
+    command = [sys.executable, "-m", "infinitrain_conformance", "--backend", "toy", "--workers", "2"]
+    command += ["--backend_module", "providers:hangs_noted", "-k", "LinearForward-odd-float32 or test_parse"]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pids").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "ran 1 of" in out
+    assert "interrupted" in out
+    with pytest.raises(ProcessLookupError):  # the worker is gone
+        os.kill(int((tmp_path / "pids").read_text()), 0)
+
+
+def test_empty_report_is_no_success():
+    assert Report().exit_code == 4
