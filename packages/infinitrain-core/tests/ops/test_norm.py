@@ -149,16 +149,32 @@ def test_one_tensor_as_both_arguments(name, rng):
 def test_residual_stream_in_float32(name, rng):
     """A layer's result in bfloat16 is added to a float32 residual: the sum is float32, each gradient its argument's."""
     arrays = arguments(name, rng, (6, 8))
-    x = it.from_numpy(arrays[0]).astype("bfloat16").detach()
+    before = it.from_numpy(arrays[0]).astype("bfloat16").detach()
+    before.requires_grad = True
+    x = ops.gelu(before)  # whose backward takes a gradient in bfloat16 only
     residual = it.from_numpy(arrays[1].astype(np.float32), requires_grad=True)
-    x.requires_grad = True
     parameters = [it.from_numpy(a.astype(np.float32)) for a in arrays[2:]]
     total, y = getattr(ops, name)(x, residual, *parameters)
     assert (total.dtype, y.dtype) == (it.float32, it.float32)
     np.testing.assert_array_equal(total.numpy(), x.numpy().astype(np.float32) + residual.numpy())
     (total * y).sum().backward()
-    assert (x.grad.dtype, residual.grad.dtype) == (it.bfloat16, it.float32)
-    np.testing.assert_array_equal(x.grad.numpy(), residual.grad.numpy().astype(x.grad.numpy().dtype))
+    assert (before.grad.dtype, residual.grad.dtype) == (it.bfloat16, it.float32)
+    dx = residual.grad.astype("bfloat16")
+    np.testing.assert_array_equal(before.grad.numpy(), ops.GeluBackward(before.detach(), dx, "tanh").numpy())
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["AddLayerNormForward", "AddRmsNormForward"])
+def test_statistics_are_of_the_rounded_sum(name, half, rng):
+    """What backward is given as sum has these very statistics."""
+    x, residual = (it.from_numpy(rng.normal(0.7, 1, (6, 40))).astype(half) for _ in range(2))
+    bias = (None,) if "Layer" in name else ()
+    total, *others = ops.OPS[name].call(x, residual, it.ones(40), *bias, 1e-5)
+    wide = total.numpy().astype(np.float64)
+    centred = wide - (wide.mean(1, keepdims=True) if bias else 0.0)
+    np.testing.assert_allclose(others[-1].numpy(), ((centred**2).mean(1) + 1e-5) ** -0.5, rtol=1e-6)
+    if bias:
+        np.testing.assert_allclose(others[1].numpy(), wide.mean(1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
