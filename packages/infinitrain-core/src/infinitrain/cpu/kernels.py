@@ -1,4 +1,4 @@
-"""The CPU's explicit kernels, for float32 and float64; everything else is the array layer's."""
+"""The CPU's explicit kernels; everything else is the array layer's."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from . import (
     linear,
     linear_loss,
     loss,
+    moves,
     norm,
     optimizer,
     reduction,
     rope,
+    softmax,
     ufuncs,
 )
 
@@ -42,13 +44,16 @@ MODULES: tuple[ModuleType, ...] = (
     optimizer,
     reduction,
     rope,
+    softmax,
     ufuncs,
 )
+ANY_DTYPE: tuple[ModuleType, ...] = (moves,)
 
 
 def register_explicit_kernels() -> None:
-    """Register every function of the modules above that is named like an op."""
-    for module in MODULES:
+    """Register every function of the modules above that is named like an op: of ``MODULES`` for float32 and float64."""
+    for module in (*MODULES, *ANY_DTYPE):
+        dtypes = None if module in ANY_DTYPE else ("float32", "float64")
         for name, fn in vars(module).items():
             if name in OPS:
-                register_kernel(DeviceType.CPU, name, fn, dtypes=("float32", "float64"))
+                register_kernel(DeviceType.CPU, name, fn, dtypes=dtypes)

@@ -45,6 +45,8 @@ for _name, _fn in {
     "SubForward": np.subtract,
     "MulForward": np.multiply,
     "DivForward": np.divide,
+    "MaximumForward": np.maximum,
+    "MinimumForward": np.minimum,
     "EqualsForward": np.equal,
     "NotEqualsForward": np.not_equal,
     "LtForward": np.less,
@@ -94,6 +96,19 @@ def MulScalarForward(x: Any, value: float, *, out: Any) -> None:
     np.multiply(x.array, float(value), out=out.array)
 
 
+def PowForward(x: Any, scalar: float, scalar_is_base: bool, *, out: Any) -> None:
+    a, y, scalar = x.array, out.array, float(scalar)
+    if scalar_is_base:
+        np.power(scalar, a, out=y)
+    elif scalar == 2.0:
+        np.multiply(a, a, out=y)
+    elif scalar == 3.0:
+        np.multiply(a, a, out=y)
+        np.multiply(y, a, out=y)
+    else:
+        np.power(a, scalar, out=y)
+
+
 def ExpBackward(grad: Any, y: Any, *, out: Any) -> None:
     np.multiply(grad.array, y.array, out=out.array)
 
@@ -132,6 +147,20 @@ def MulBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
             np.multiply(g, other, out=target)
         else:
             sum_into(g * other, target)
+
+
+def DivBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
+    g, left, right, da, db = grad.array, a.array, b.array, out[0].array, out[1].array
+    quotient = da if da.shape == g.shape else np.empty_like(g)  # grad / b
+    slope = db if db.shape == g.shape else np.empty_like(g)  # -grad / b a / b
+    np.divide(g, right, out=quotient)
+    np.divide(left, right, out=slope)
+    np.multiply(slope, quotient, out=slope)
+    np.negative(slope, out=slope)
+    if quotient is not da:
+        sum_into(quotient, da)
+    if slope is not db:
+        sum_into(slope, db)
 
 
 def sum_into(full: np.ndarray, target: np.ndarray) -> None:
