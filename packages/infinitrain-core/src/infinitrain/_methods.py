@@ -123,6 +123,15 @@ class TensorMethods:
     def abs(self) -> Tensor:
         return ops.abs(self)
 
+    def clamp(self, low: Any = None, high: Any = None) -> Tensor:
+        return ops.clamp(self, low, high)
+
+    def isfinite(self) -> Tensor:
+        return ops.isfinite(self)
+
+    def isnan(self) -> Tensor:
+        return ops.isnan(self)
+
     def pow(self, exponent: Any) -> Tensor:
         return ops.pow(self, exponent)
 
