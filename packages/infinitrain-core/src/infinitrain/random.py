@@ -287,9 +287,9 @@ def step_scope(*, seed: int, step: int, first_sample: int = 0) -> StepScope:
     on axis 0. Dropout inside depends on nothing else, so that N ranks with b samples drop what one rank with N b
     samples would.
 
-    >>> from infinitrain import ops, ones
+    >>> from infinitrain import ones, ops, random
     >>> def dropped(first, count):
-    ...     with step_scope(seed=1, step=7, first_sample=first):
+    ...     with random.step_scope(seed=1, step=7, first_sample=first):
     ...         return ops.dropout(ones((count, 5)), 0.5).tolist()
     >>> dropped(0, 4) == dropped(0, 2) + dropped(2, 2)
     True
