@@ -138,15 +138,16 @@ def after_sum_backward(
 def _register(op: str, forward: Callable[..., Built], backward: Callable[..., Built], **how: Any) -> None:
     """The cases that every normalisation has."""
     name, float32, mixed = f"{op}Forward", ("float32",), ("bfloat16", "float16", "float64")
+    every = (*float32, *mixed)
     case(CASES, name, "odd", forward, (3, 5, 37), **how)
     case(CASES, name, "model", forward, (2, 8, 768), **how)
     case(CASES, name, "mean100", forward, (4, 16, 64), mean=100.0, clause="4.7", **how)
     case(CASES, name, "mean1000", forward, (32, 64), mean=1000.0, clause="4.7", dtypes=float32, **how)
     case(CASES, name, "tiny", forward, (8, 48), 0.0, 1e-4, dtypes=("float32", "bfloat16"), **how)
     case(CASES, name, "huge", forward, (8, 48), 0.0, 1e4, dtypes=("float32", "bfloat16"), **how)
-    case(CASES, name, "vector", forward, (16,), dtypes=float32, **how)
+    case(CASES, name, "vector", forward, (16,), dtypes=every, **how)
     case(CASES, name, "width1", forward, (7, 1), eps=0.1, dtypes=("float32", "bfloat16"), **how)
-    case(CASES, name, "rank5", forward, (2, 1, 3, 2, 8), dtypes=float32, **how)
+    case(CASES, name, "rank5", forward, (2, 1, 3, 2, 8), dtypes=every, **how)
     case(CASES, name, "eps", forward, (5, 1, 2, 24), scale=0.1, eps=0.1, dtypes=float32, **how)
     case(
         CASES, name, "float32_weights", forward, (3, 37), weights="float32", clause="5.1", dtypes=mixed, **how
@@ -159,9 +160,9 @@ def _register(op: str, forward: Callable[..., Built], backward: Callable[..., Bu
     case(CASES, name, "rows4096", backward, (4, 1024, 32), clause="4.7", **how)
     case(CASES, name, "mean100", backward, (8, 64), mean=100.0, clause="4.7", **how)
     case(CASES, name, "tiny", backward, (8, 48), 0.0, 1e-4, dtypes=("float32", "bfloat16"), **how)
-    case(CASES, name, "vector", backward, (16,), dtypes=float32, **how)
+    case(CASES, name, "vector", backward, (16,), dtypes=every, **how)
     case(CASES, name, "width1", backward, (7, 1), eps=0.1, dtypes=("float32", "bfloat16"), **how)
-    case(CASES, name, "rank5", backward, (2, 1, 3, 2, 8), dtypes=float32, **how)
+    case(CASES, name, "rank5", backward, (2, 1, 3, 2, 8), dtypes=every, **how)
     case(
         CASES,
         name,
