@@ -87,20 +87,22 @@ def accumulates(make: Make, heading: str, *, wide: bool = False, seed: int = 1) 
     rng = np.random.default_rng(seed)
     want, marked = call.want(), call.row.accumulates
     dtypes = dict.fromkeys(marked, float32) if wide else {}
-    prefill: dict[str, np.ndarray] = {}
+    added, prefill = dict(want), dict[str, np.ndarray]()
     for name, (shape, inferred) in zip(call.names(), call.specs(), strict=True):
         if name in marked:
             kept = dtypes.get(name, inferred)
-            before = (rng.standard_normal(shape) * 10 + 3).astype(kept.numpy)
-            prefill[name] = before
+            prefill[name] = (rng.standard_normal(shape) * 10 + 3).astype(kept.numpy)
+            before = prefill[name].astype(np.float64)
             # Core may add what was rounded to the op's dtype: one unit of it, in units of the table's constant.
             w, extra = want[name], 2.0**16 / 8 if inferred.itemsize == 2 else 0.0
-            size = w.magnitude + extra * np.abs(w.value) + np.abs(before.astype(np.float64))
-            want[name] = Want(w.value + before.astype(np.float64), size, w.terms)
+            want[name] = Want(w.value, w.magnitude + extra * np.abs(w.value), w.terms)
+            added[name] = Want(w.value + before, want[name].magnitude + np.abs(before), w.terms)
     targets = call.into(prefill, dtypes)
     disturbed = targets.disturbed()
     expect(heading, not disturbed, "; ".join(disturbed))
-    close(heading, call.row.name, targets.views, want)
+    close(heading, call.row.name, targets.views, added)
+    if wide:  # the first gradient of a step overwrites a destination that is as wide
+        close(heading, call.row.name, make().into(dtypes=dtypes).views, want)
 
 
 def repeats(make: Make, heading: str) -> None:
