@@ -10,7 +10,7 @@ import pytest
 from infinitrain_conformance import checks
 from infinitrain_conformance.call import Call
 from infinitrain_conformance.mutants import EQUIVALENT, KINDS, Bench, Kind, Mutant, NotHere, hunt, mutants_of
-from infinitrain_conformance.mutants.hunt import suite_tests
+from infinitrain_conformance.mutants.hunting import suite_tests
 from infinitrain_conformance.mutants.table import all_mutants, ops_with_cases
 from infinitrain_conformance.suite import test_ops as suite
 from infinitrain_conformance.target import Spec, Target

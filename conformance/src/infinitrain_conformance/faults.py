@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from .mutants import all_mutants, hunt_all
-from .mutants.hunt import Verdict
+from .mutants.hunting import Verdict
 from .planted import BACKEND, catalogue, examine_all, healthy_report
 from .report import FAILURES, NO_BACKEND, USAGE
 from .target import NotLoadable, Spec

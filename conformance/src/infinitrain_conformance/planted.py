@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from .checks import CHECKS
-from .mutants.hunt import Bench, Verdict, device_process, this_target
+from .mutants.hunting import Bench, Verdict, device_process, this_target
 from .report import Report
 from .runner import Run, run
 from .target import Spec

@@ -8,7 +8,7 @@ each result. ``hunt`` runs the suite's checks until one fails; a mutant that pas
 from __future__ import annotations
 
 from . import arguments, attributes, precision, results  # each declares its kinds
-from .hunt import Bench, Verdict, hunt, hunt_all
+from .hunting import Bench, Verdict, hunt, hunt_all
 from .mutant import KINDS, Kind, Mutant, NotHere
 from .table import EQUIVALENT, all_mutants, mutants_of
 

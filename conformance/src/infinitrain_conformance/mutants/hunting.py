@@ -182,6 +182,11 @@ def hunt_op(
 _worker: list[Target | Exception] = []
 
 
+def device_process(spec: Spec, workers: int = 1) -> ProcessPoolExecutor:
+    """Return processes that have the backend loaded; this one stays as it is."""
+    return ProcessPoolExecutor(workers, get_context("spawn"), _start, (spec,))
+
+
 def _start(spec: Spec) -> None:
     try:
         target = Target(spec)
@@ -193,11 +198,16 @@ def _start(spec: Spec) -> None:
         )  # raised by the first task: an error here would only say that the pool is broken
 
 
-def _work(op: str, names: frozenset[str] | None, seed: int) -> tuple[list[Verdict], list[str]]:
+def this_target() -> Target:
+    """Return the backend that this process has loaded. Raises NotLoadable."""
     target = _worker[0]
     if isinstance(target, Exception):
         raise NotLoadable(str(target))
-    return hunt_op(target, op, names, seed)
+    return target
+
+
+def _work(op: str, names: frozenset[str] | None, seed: int) -> tuple[list[Verdict], list[str]]:
+    return hunt_op(this_target(), op, names, seed)
 
 
 def hunt_all(
@@ -208,6 +218,6 @@ def hunt_all(
     Returns the verdicts, and the tests that fail without any mutant.
     """
     workers = min(4, os.cpu_count() or 1, 1 + len(ops) // 20)
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (spec,)) as pool:
+    with device_process(spec, workers) as pool:
         found = list(pool.map(_work, ops, [names] * len(ops), [seed] * len(ops)))
     return [v for verdicts, _ in found for v in verdicts], [test for _, broken in found for test in broken]
