@@ -120,7 +120,7 @@ def test_uses_are_summed_in_float32(target: Target, heading: str) -> None:
     """256 + 1 is 256 in bfloat16."""
     import infinitrain as it
 
-    x = it.ones(1, 1, device=target.device)
+    x: Any = it.ones(1, 1, device=target.device)
     x.requires_grad = True
     large, one = (it.full((1, 1), value, device=target.device) for value in (256.0, 1.0))
     with region(target, "bfloat16"):
@@ -201,7 +201,8 @@ class Learner:
 
     def gradients(self) -> np.ndarray:
         """Return all gradients as one vector."""
-        return np.concatenate([p.grad.numpy().astype(np.float64).ravel() for p in self.model.parameters()])
+        grads: list[Any] = [p.grad for p in self.model.parameters()]
+        return np.concatenate([g.numpy().astype(np.float64).ravel() for g in grads])
 
 
 @pytest.mark.parametrize("dtype", LOWER)
