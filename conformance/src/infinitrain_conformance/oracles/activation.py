@@ -58,8 +58,7 @@ def silu_slope(x: Array) -> tuple[Array, Array]:
 
 
 def _sigmoid(x: Array) -> Array:
-    with np.errstate(invalid="ignore"):  # NumPy tells of NaN in, NaN out
-        s: Array = np.exp(-np.logaddexp(0.0, -x))
+    s: Array = np.exp(np.minimum(x, 0.0)) / (1.0 + np.exp(-np.abs(x)))
     return s
 
 
