@@ -17,7 +17,7 @@ def _rows(tensor: Any) -> np.ndarray:
 
 def _rstd(h: np.ndarray, eps: float) -> np.ndarray:
     """Return 1 / sqrt(mean(h²) + eps) of each row."""
-    r: np.ndarray = np.einsum("ij,ij->i", h, h)
+    r: np.ndarray = np.vecdot(h, h)
     r /= h.shape[1]
     r += eps
     np.sqrt(r, out=r)
@@ -88,7 +88,7 @@ def AddLayerNormBackward(
         dbias += np.add.reduce(g, 0)
         dweight += np.einsum("ij,ij->j", g, h)
         d = np.multiply(g, w, out=dx[i])
-        along = np.einsum("ij,ij->i", d, h)
+        along = np.vecdot(d, h)
         along /= width
         d -= (np.add.reduce(d, 1) / width)[:, None]
         h *= along[:, None]
@@ -136,7 +136,7 @@ def AddRmsNormBackward(
         h, g = x[i] * r[i], dy[i]
         dweight += np.einsum("ij,ij->j", g, h)
         d = np.multiply(g, w, out=dx[i])
-        along = np.einsum("ij,ij->i", d, h)
+        along = np.vecdot(d, h)
         along /= width
         h *= along[:, None]
         d -= h
