@@ -220,3 +220,16 @@ def test_modules():
         "GELU(approximate='none')",
         "ReLU()",
     ]
+
+
+def test_linear_gelu_runs_in_autocasts_dtype_and_gives_float32_gradients(rng):
+    """As Linear does [contract 5.1, 5.3]."""
+    arrays = [rng.normal(size=s).astype(np.float32) for s in ((6, 5), (4, 5), (4,))]
+    x, w, b = (it.from_numpy(a, requires_grad=True) for a in arrays)
+    with it.autocast("cpu", it.bfloat16):
+        y = ops.linear_gelu(x, w, b)
+    assert y.dtype is it.bfloat16
+    want = gelu(arrays[0] @ arrays[1].T + arrays[2], "tanh")
+    np.testing.assert_allclose(y.numpy().astype(np.float64), want, atol=0.05)
+    y.sum().backward()
+    assert all(t.grad.dtype is it.float32 for t in (x, w, b))
