@@ -37,7 +37,8 @@ def larger_backward(grad: Array, a: Array, b: Array) -> dict[str, Want]:
         sign = np.where(np.equal(a, b), 0.0, np.sign(a - b))  # the difference of two infinities is NaN
     found = {}
     for name, operand, sided in (("da", a, sign), ("db", b, -sign)):
-        share = np.where(np.isnan(sided), 1.0, 0.5 * (1.0 + sided)) * grad
+        part = np.where(np.isnan(sided), 1.0, 0.5 * (1.0 + sided))
+        share = np.where(part == 0, 0.0, part * grad)  # nothing, of an infinite gradient too
         count = max(1, grad.size // max(1, operand.size))
         found[name] = Want(sum_to(share, operand.shape), sum_to(np.abs(share), operand.shape), count)
     return found

@@ -58,7 +58,7 @@ def mask(x: Array, mask: Array, value: float) -> dict[str, Want]:
 
 
 def mask_backward(grad: Array, mask: Array, shape: Shape) -> dict[str, Want]:
-    return {"dx": _summed(grad * ~mask, shape)}
+    return {"dx": _summed(np.where(mask, 0.0, grad), shape)}
 
 
 def where(condition: Array, a: Array, b: Array) -> dict[str, Want]:
@@ -69,7 +69,8 @@ def where(condition: Array, a: Array, b: Array) -> dict[str, Want]:
 
 
 def where_backward(condition: Array, grad: Array, a_shape: Shape, b_shape: Shape) -> dict[str, Want]:
-    return {"da": _summed(grad * condition, a_shape), "db": _summed(grad * ~condition, b_shape)}
+    da, db = np.where(condition, grad, 0.0), np.where(condition, 0.0, grad)
+    return {"da": _summed(da, a_shape), "db": _summed(db, b_shape)}
 
 
 def _summed(full: Array, shape: Shape) -> Want:

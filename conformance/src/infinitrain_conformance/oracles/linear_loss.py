@@ -52,7 +52,7 @@ def vocab_part(
     names = np.arange(first, first + logits.shape[-1])
     there = np.broadcast_to(names < vocabulary, logits.shape)
     peak = np.where(there, logits, -np.inf).max(-1)
-    shift = np.where(np.isinf(peak), 0.0, peak)[..., None]
+    shift = np.where(np.isneginf(peak), 0.0, peak)[..., None]
     powers = np.where(there, np.exp(np.where(there, logits - shift, 0.0)), 0.0)
     noise = powers * (1.0 + np.where(there, np.abs(logits - shift), 0.0))
     own = np.where(there, logits, 0.0)

@@ -25,7 +25,8 @@ def adamw(p: Array, g: Array, m: Array, v: Array, h: dict[str, Any]) -> tuple[Wa
 
 def sgd(p: Array, g: Array, b: Array | None, h: dict[str, Any]) -> tuple[Want, Want | None]:
     """Return the new p and momentum."""
-    step, size = g + h["weight_decay"] * p, np.abs(g) + h["weight_decay"] * np.abs(p)
+    decay = h["weight_decay"] * p if h["weight_decay"] else np.zeros_like(p)  # no decay, whatever p is
+    step, size = g + decay, np.abs(g) + np.abs(decay)
     new_b: Want | None = None
     if b is not None:
         if not h["first"]:

@@ -61,9 +61,10 @@ def LinearCrossEntropyBackward(
             np.exp(block, out=block)
             if share:
                 block -= share
+            own = ids[i]
+            hit = np.flatnonzero(valid[i] & (own >= v.start) & (own < v.stop))
+            block[hit, own[hit] - v.start] -= d.dtype.type(1.0 - label_smoothing)
             block *= scale
-        hit = np.flatnonzero(valid & (ids >= v.start) & (ids < v.stop))
-        d[hit, ids[hit] - v.start] -= scale * d.dtype.type(1.0 - label_smoothing)
         if ignored:
             d[~valid] = 0
         if accumulate:

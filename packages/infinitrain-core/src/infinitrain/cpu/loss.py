@@ -94,8 +94,8 @@ def _gradient(
         if there is not None:
             share = (smoothing / np.count_nonzero(there, 1)).astype(d.dtype)[:, None]
             np.subtract(d[i], share, out=d[i], where=there)
+        goal = np.flatnonzero(valid[i])
+        d[i][goal, ids[i][goal]] -= d.dtype.type(1.0 - smoothing)  # before scaling, which may be by infinity
         d[i] *= scale
-    index = np.flatnonzero(valid)
-    d[index, ids[index]] -= scale * d.dtype.type(1.0 - smoothing)
-    if len(index) < len(ids):
+    if not valid.all():
         d[~valid] = 0

@@ -68,11 +68,11 @@ def PowTensorForward(xp: Any, a: Any, b: Any) -> Any:
 def PowTensorBackward(xp: Any, grad: Any, a: Any, b: Any) -> Any:
     a, b = floating(xp, a, grad.dtype), floating(xp, b, grad.dtype)
     # Where a factor is 0 its infinite partner must not be computed: 0 times infinity is no number.
-    flat, zero = b == 0, (a == 0) & (b > 0)
+    flat, zero = b == 0, (a == 0) & (b >= 0)
     one, none = xp.ones_like(b), xp.zeros_like(grad)
     da = xp.where(flat, none, grad * b * xp.pow(a, xp.where(flat, one, b - 1)))
     db = xp.where(
-        zero, none, grad * xp.pow(a, b) * xp.where(a < 0, math.nan, xp.log(xp.where(a > 0, a, one)))
+        zero, none, grad * xp.pow(a, b) * xp.where(a < 0, math.nan, xp.log(xp.where(zero | (a < 0), one, a)))
     )
     return sum_to(xp, da, a.shape), sum_to(xp, db, b.shape)
 

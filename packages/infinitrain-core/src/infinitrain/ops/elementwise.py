@@ -86,7 +86,7 @@ def PowTensorForward(a: Tensor, b: Tensor) -> Results:
 
 @op(profile="extra", results="da db")
 def PowTensorBackward(grad: Tensor, a: Tensor, b: Tensor) -> Results:
-    """da = grad b a^(b-1) (0 where b = 0), db = grad a^b ln a (0 where a = 0 < b), each summed to shape."""
+    """da = grad b a^(b-1) (0 where b = 0), db = grad a^b ln a (0 where a = 0 <= b), each summed to shape."""
     return operand_gradients(grad, a, b)
 
 

@@ -1,0 +1,133 @@
+"""Special values in one element of one argument: results are what the float64 oracle says of the same arguments.
+
+NaN, infinities and where they are have to agree exactly; what the dtype rounds to infinity is one; other elements are
+compared as usual, where the oracle's own error is finite. A subnormal result may be flushed to zero [contract 4.7].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from .call import Call
+from .cases import Built, Data, OpCase, Stat
+from .check import fail, rounded, values
+from .oracles import Want
+from .tolerances import allowed
+
+GROUPS: Final = {"nan": ("nan",), "infinity": ("inf", "-inf"), "finite": ("0", "-0", "subnormal", "largest")}
+NORMS: Final = tuple(
+    f"{add}{norm}Norm{way}"
+    for add in ("", "Add")
+    for norm in ("Layer", "Rms")
+    for way in ("Forward", "Backward")
+)
+UNDEFINED: Final[dict[tuple[str, str], str]] = {
+    **{(op, "largest"): "its square leaves float32" for op in NORMS},
+    ("NormBackward", "0"): "a norm of 0 is the norm of zeros",
+    ("NormBackward", "-0"): "a norm of 0 is the norm of zeros",
+    ("LinearCrossEntropyForward", "largest"): "the logits leave float32",
+    ("LinearGeluForward", "largest"): "the product leaves float32, and GELU of -infinity is 0 times it",
+    ("AttentionForward", "largest"): "the scores leave float32",
+    ("AttentionBackward", "largest"): "the scores leave float32",
+    ("AttentionForward", "infinity"): "an infinite score is NaN, sooner or later",
+    ("AttentionBackward", "infinity"): "an infinite score is NaN, sooner or later",
+    ("SoftmaxBackward", "largest"): "no softmax is larger than 1",
+    ("PowTensorBackward", "largest"): "a product of three leaves float32 before the logarithm makes it small",
+    ("AdamW", "largest"): "the bias correction of a moment that no gradients can make",
+    ("GeluBackward", "infinity"): "0 times infinity by the formula, the limit by others",
+}
+"""Where IEEE arithmetic in float32 says nothing definite: (op, value or group) and why."""
+
+
+def of(name: str, dtype: Any) -> float:
+    """Return a special value of a floating dtype."""
+    import ml_dtypes
+
+    limits = ml_dtypes.finfo(dtype.numpy)
+    found = {"largest": limits.max, "subnormal": limits.smallest_subnormal * dtype.numpy.type(3)}
+    return float(found.get(name, name))
+
+
+def places(built: Built) -> Iterator[tuple[int, int | None]]:
+    """Yield where the floating arrays among the arguments are: index, and place in a list."""
+    for i, value in enumerate(built.args):
+        if isinstance(value, tuple):
+            yield from ((i, j) for j, part in enumerate(value) if _is_floating(part))
+        elif _is_floating(value):
+            yield i, None
+
+
+def _is_floating(value: Any) -> bool:
+    array = value.value if isinstance(value, Stat) else value
+    return isinstance(array, np.ndarray) and array.dtype == np.float64 and array.size > 0
+
+
+def planted(built: Built, place: tuple[int, int | None], value: float) -> Built:
+    """Return the arguments with ``value`` in the middle of one of them."""
+
+    def put(old: Any) -> Any:
+        if isinstance(old, Stat):
+            return Stat(put(old.value))
+        array = old.copy()
+        array.reshape(-1)[array.size // 2] = value
+        return array
+
+    index, part = place
+    args = list(built.args)
+    if part is None:
+        args[index] = put(args[index])
+    else:
+        args[index] = tuple(put(old) if j == part else old for j, old in enumerate(args[index]))
+    return Built(tuple(args), built.oracle)
+
+
+def check(case: OpCase, dtype: str, group: str, seed: int, device: Any, heading: str) -> None:
+    """Plant each value of a group in each floating argument in turn, and compare. Raises AssertionError."""
+    __tracebackhide__ = True
+    data = Data(seed, dtype)
+    built, lines = case.build(data), []
+    for place in places(built):
+        statistic = isinstance(built.args[place[0]], Stat)
+        for name in GROUPS[group]:
+            if (case.op, name) in UNDEFINED or (case.op, group) in UNDEFINED:
+                continue
+            if statistic and name != "nan":  # what a forward saves is never that, unless it is NaN
+                continue
+            call = Call(case.op, planted(built, place, of(name, data.dtype)), data, device)
+            with np.errstate(all="ignore"):
+                want = call.want()
+            got = call.run()
+            parameter = call.row.param_names[place[0]]
+            for result, tensor in got.items():
+                wrong = difference(call.row.name, tensor, want[result])
+                if wrong:
+                    lines.append(f"{name} in {parameter}: {result}{wrong}")
+    if lines:
+        fail(heading, lines)
+
+
+def difference(op: str, tensor: Any, want: Want) -> str:
+    """Return how a result differs from what the oracle wants, or nothing."""
+    got, oracle = values(tensor), want.value
+    with np.errstate(all="ignore"):
+        infinite = rounded(oracle, tensor.dtype)
+        oracle = np.where(np.isnan(infinite), oracle, infinite)
+        size = np.broadcast_to(want.magnitude, oracle.shape)
+        bound = allowed(op, tensor.dtype, oracle, size, want.terms)
+        # A number that a tolerance short of infinity may round either way.
+        edge = np.isinf(got) & np.isfinite(want.value) & (np.abs(want.value) + bound >= _top(tensor.dtype))
+        same = (got == oracle) | (np.isnan(got) & np.isnan(oracle)) | edge
+        near = np.isfinite(oracle) & np.isfinite(got) & ~(np.abs(got - oracle) > bound)
+    outside = ~(same | near)
+    if not outside.any():
+        return ""
+    at = np.unravel_index(int(np.argmax(outside)), outside.shape)
+    where = ",".join(str(int(i)) for i in at)
+    return f"({where}) is {got[at]:.7g}, float64 oracle {oracle[at]:.7g} ({int(outside.sum())}/{got.size} differ)"
+
+
+def _top(dtype: Any) -> float:
+    return of("largest", dtype) if dtype.is_floating else np.inf

@@ -1,0 +1,94 @@
+"""L2, L3: NaN, infinities, zeros of both signs, subnormal and largest numbers go where IEEE arithmetic has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infinitrain_conformance import special
+from infinitrain_conformance.cases import OpCase
+from infinitrain_conformance.check import expect
+from infinitrain_conformance.families import first_cases, level_of, matrix
+from infinitrain_conformance.target import Target
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _params() -> list[Any]:
+    """Return the first case of each op in each floating dtype that it is tested in."""
+    from infinitrain.backend import OPS
+
+    there = set(matrix())
+    return [
+        pytest.param(
+            case,
+            dtype,
+            id=f"{case}-{dtype}",
+            marks=pytest.mark.contract("4.7", level=level_of(case.op), op=case.op),
+        )
+        for case in first_cases()
+        for dtype in DTYPES
+        if (case, dtype) in there and not OPS[case.op].view
+    ]
+
+
+@pytest.mark.parametrize(("case", "dtype"), _params())
+def test_nan(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    """A NaN reaches exactly the results that depend on it."""
+    special.check(case, dtype, "nan", seed, target.device, heading)
+
+
+@pytest.mark.parametrize(("case", "dtype"), _params())
+def test_infinity(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    special.check(case, dtype, "infinity", seed, target.device, heading)
+
+
+@pytest.mark.parametrize(("case", "dtype"), _params())
+def test_ends(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    """Zeros, a subnormal number and the largest: results beyond the dtype are infinite."""
+    special.check(case, dtype, "finite", seed, target.device, heading)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.contract("4.7", level="L2", op="Cast")
+def test_rounding_keeps_nan(dtype: str, target: Target, heading: str) -> None:
+    """NaNs whose only mantissa bits are among those that rounding cuts off: adding to the bits makes infinity of some,
+    cutting them off of others.
+    """
+    import infinitrain as it
+    from infinitrain.dtype import as_dtype
+
+    bits = np.array(
+        [0x7F800001, 0xFF800001, 0x7F80FFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0x7F801000], np.uint32
+    )
+    x = it.from_numpy(bits.view(np.float32), target.device)
+    got = it.backend.OPS["Cast"].call(x, as_dtype(dtype)).numpy().astype(np.float64)
+    expect(heading, np.isnan(got).all(), f"NaNs with bits {[hex(b) for b in bits]} became {got.tolist()}")
+
+
+@pytest.mark.contract("4.7", level="L2", op="Cast", half=True)
+def test_rounding_to_infinity(target: Target, heading: str) -> None:
+    """Half way beyond the largest number and above is infinity; below is the largest number."""
+    import infinitrain as it
+    from infinitrain.dtype import float16
+
+    x = np.array([65504.0, 65519.0, 65520.0, -65519.0, -65520.0, 1e30], np.float32)
+    got = it.backend.OPS["Cast"].call(it.from_numpy(x, target.device), float16).numpy().astype(np.float64)
+    want = [65504.0, 65504.0, np.inf, -65504.0, -np.inf, np.inf]
+    expect(heading, got.tolist() == want, f"{x.tolist()} became {got.tolist()}, expected {want}")
+
+
+@pytest.mark.contract("4.7", level="L2", op="LinearForward", half=True)
+def test_a_sum_beyond_float16(target: Target, heading: str) -> None:
+    """Eight products of 40,000 are 320,000: infinite in float16, whatever the accumulator. Sums that come back are
+    not, as they are made in float32.
+    """
+    import infinitrain as it
+
+    x = np.full((2, 8), 200.0)
+    x[1, 4:] = -200.0
+    given = [it.from_numpy(a.astype(np.float16), target.device) for a in (x, np.full((1, 8), 200.0))]
+    got = it.backend.OPS["LinearForward"].call(*given, None).numpy().astype(np.float64).reshape(-1).tolist()
+    expect(heading, got == [np.inf, 0.0], f"got {got}, expected [inf, 0.0]")

@@ -1,0 +1,83 @@
+"""The generated special values see a kernel that treats one of them wrongly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import infinitrain as it
+from infinitrain.backend import OPS
+from infinitrain.device import CPU
+from infinitrain_conformance import special
+from infinitrain_conformance.families import first_cases
+
+CASES = {case.op: case for case in first_cases()}
+
+
+def check(op: str, group: str, dtype: str = "float32") -> None:
+    special.check(CASES[op], dtype, group, 3, CPU, "heading")
+
+
+def through(change):
+    """Return a wrapper of an op that changes its result as an array."""
+
+    def wrap(call):
+        def changed(*args, **kwargs):
+            y = call(*args, **kwargs)
+            return it.from_numpy(np.ascontiguousarray(change(y.numpy())).astype(y.dtype.numpy))
+
+        return changed
+
+    return wrap
+
+
+@pytest.mark.parametrize(
+    ("op", "group", "change", "message"),
+    [
+        ("ExpForward", "nan", lambda y: np.nan_to_num(y), r"nan in x: y\(1,2,20\) is 0, float64 oracle nan"),
+        ("AddForward", "nan", lambda y: y + 0 * y.sum(), r"nan in a: .* is nan, float64 oracle"),
+        (
+            "MulForward",
+            "infinity",
+            lambda y: np.clip(y, -3e38, 3e38),
+            "inf in a: .*is 3e[+]38, float64 oracle inf",
+        ),
+        (
+            "SubForward",
+            "infinity",
+            lambda y: np.where(np.isinf(y), np.inf, y),
+            "-inf in a: .* is inf, .* oracle -inf",
+        ),
+        ("ReciprocalForward", "finite", np.abs, "-0 in x: .* is inf, float64 oracle -inf"),
+    ],
+)
+def test_a_wrong_kernel_is_seen(op, group, change, message, monkeypatch):
+    check(op, group)
+    monkeypatch.setattr(OPS[op], "call", through(change)(OPS[op].call))
+    with pytest.raises(AssertionError, match=message):
+        check(op, group)
+
+
+def test_results_beyond_float16_are_infinite(monkeypatch):
+    check("AddForward", "finite", "float16")
+    monkeypatch.setattr(OPS["MulScalarForward"], "call", through(lambda y: np.clip(y, -65504, 65504))(
+        OPS["MulScalarForward"].call
+    ))  # fmt: skip
+    with pytest.raises(AssertionError, match=r"largest in x: .* is 65504, float64 oracle inf"):
+        check("MulScalarForward", "finite", "float16")
+
+
+def test_a_subnormal_result_may_be_flushed_a_normal_one_not(monkeypatch):
+    call = OPS["NegForward"].call
+    monkeypatch.setattr(OPS["NegForward"], "call", through(lambda y: np.where(np.abs(y) < 1e-38, 0, y))(call))
+    check("NegForward", "finite")
+    monkeypatch.setattr(OPS["NegForward"], "call", through(lambda y: np.where(np.abs(y) < 0.5, 0, y))(call))
+    with pytest.raises(AssertionError, match="is 0, float64 oracle"):
+        check("NegForward", "finite")
+
+
+def test_reasons_are_about_ops_and_values_that_there_are():
+    names = {*special.GROUPS, *(name for group in special.GROUPS.values() for name in group)}
+    for op, what in special.UNDEFINED:
+        assert op in OPS, op
+        assert what in names, what
