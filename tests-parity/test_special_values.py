@@ -117,3 +117,55 @@ def test_cross_entropy(targets: list[int]) -> None:
 def test_dtypes_that_meet(a: str, b: str) -> None:
     theirs = torch.promote_types(*(getattr(torch, name.removesuffix("_")) for name in (a, b)))
     assert str(promote(getattr(it, a), getattr(it, b))) == str(theirs).removeprefix("torch.")
+
+
+@pytest.mark.parametrize(("a", "b"), list(product(DTYPES, DTYPES)))
+def test_comparisons_of_dtypes_that_meet(a: str, b: str) -> None:
+    left, right = np.array([0.0, 1, 5, 100, 3, -7]), np.array([1.0, 1, 7, 99, -3, -7])
+    ours, theirs = [], []
+    for values, name in ((left, a), (right, b)):
+        dtype = name.removesuffix("_")
+        whole = np.abs(values) if dtype in ("bool", "uint8") else values
+        ours.append(it.from_numpy(whole).astype(dtype))
+        theirs.append(torch.tensor(whole).to(getattr(torch, dtype)))
+    for name in ("equals", "not_equals", "lt", "le", "gt", "ge", "logical_and", "logical_or"):
+        compare = getattr(torch, {"equals": "eq", "not_equals": "ne"}.get(name, name))
+        got, want = getattr(ops, name)(*ours), compare(*theirs)
+        np.testing.assert_array_equal(got.numpy(), want.numpy(), err_msg=name, strict=True)
+
+
+def test_gradients_of_powers() -> None:
+    """Zeros, negative numbers and infinities to such powers."""
+    values = np.array([0.0, -0.0, 1.0, 1.5, -2.0, np.inf, 0.5], np.float32)
+    powers = np.array([0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -2.0], np.float32)
+    a, b = (np.array(side, np.float32) for side in zip(*product(values, powers), strict=True))
+    ours = [it.from_numpy(x, requires_grad=True) for x in (a, b)]
+    theirs = [torch.tensor(x, requires_grad=True) for x in (a, b)]
+    ops.pow(*ours).sum().backward()
+    torch.pow(*theirs).sum().backward()
+    for x, y in zip(ours, theirs, strict=True):
+        _same(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 0.0, 1.0, 2.0, 3.0])
+def test_gradients_of_powers_with_a_number(exponent: float) -> None:
+    """Not of 0.5, where PyTorch divides by the root: of -0 that is -infinity, by IEEE's pow infinity."""
+    ours, theirs = it.from_numpy(VALUES, requires_grad=True), torch.tensor(VALUES, requires_grad=True)
+    ops.pow(ours, exponent).sum().backward()
+    torch.pow(theirs, exponent).sum().backward()
+    _same(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("targets", [[1, 0], [0, -100], [-100, -100]])
+def test_cross_entropy_of_large_logits(targets: list[int], smoothing: float) -> None:
+    logits = np.array([[1e4, -1e4, 0, 3], [5, 5, 5, 5]], np.float32)
+    ours, theirs = it.from_numpy(logits, requires_grad=True), torch.tensor(logits, requires_grad=True)
+    index = np.array(targets)
+    got = ops.cross_entropy(ours, it.from_numpy(index), label_smoothing=smoothing)
+    want = F.cross_entropy(theirs, torch.tensor(index), label_smoothing=smoothing)
+    _same(got.detach(), want.detach())
+    got.backward()
+    want.backward()
+    if targets != [-100, -100]:  # where ours is 0 and theirs NaN
+        _same(ours.grad, theirs.grad)

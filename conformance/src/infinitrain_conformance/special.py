@@ -46,7 +46,7 @@ def of(name: str, dtype: Any) -> float:
     """Return a special value of a floating dtype."""
     import ml_dtypes
 
-    limits = ml_dtypes.finfo(dtype.numpy)
+    limits = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     found = {"largest": limits.max, "subnormal": limits.smallest_subnormal * dtype.numpy.type(3)}
     return float(found.get(name, name))
 

@@ -65,7 +65,7 @@ def _values(dtype: Any, largest: float, first: bool) -> np.ndarray:
 
 
 def _check(
-    op: str, pair: tuple[str, str], result: str, fn: Callable[..., np.ndarray], target: Target, heading: str,
+    op: str, pair: tuple[str, str], result: str, fn: Callable[..., Any], target: Target, heading: str,
     largest: float = 11.0, condition: np.ndarray | None = None,
 ) -> None:  # fmt: skip
     __tracebackhide__ = True
@@ -83,7 +83,7 @@ def _check(
     close(heading, op, {"y": got}, {"y": Want(value, np.abs(left) + np.abs(right) + np.abs(value))})
 
 
-def _op(name: str) -> Any:
+def _op(name: str) -> pytest.MarkDecorator:
     return pytest.mark.contract("4.1", level="L2", op=name)
 
 
@@ -110,7 +110,8 @@ def test_div(a: str, b: str, target: Target, heading: str) -> None:
 
     def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):  # a bool may be 0
-            return x / y
+            quotient: np.ndarray = x / y
+            return quotient
 
     _check("DivForward", (a, b), result, divide, target, heading)
 

@@ -17,7 +17,7 @@ def LinearCrossEntropyForward(
     valid = check_targets(xp, "LinearCrossEntropyForward", target, weight.shape[0], ignore_index)
     across = xp.matrix_transpose(weight)
     each, lse = (xp.zeros(target.shape, dtype=x.dtype, **xp.on(x)) for _ in range(2))
-    for i in block_slices(*target.shape, weight.shape[0]):
+    for i in block_slices(x.shape[0], weight.shape[0]):
         each[i], lse[i] = row_losses(xp, xp.matmul(x[i, :], across), target[i], label_smoothing)
     return reduced(xp, each, valid, reduction), xp.reshape(lse, shape)
 
