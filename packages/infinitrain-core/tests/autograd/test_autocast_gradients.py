@@ -123,6 +123,31 @@ def test_gradients_have_their_inputs_dtypes() -> None:
     np.testing.assert_allclose(rounded(logits.grad), p, rtol=1e-2, atol=1e-3)
 
 
+IDS = it.from_numpy(RNG.integers(0, 7, (3, 4)))
+FUSED = {
+    "linear_gelu": (lambda x, w, b: ops.linear_gelu(x, w, b), ((3, 4, 8), (6, 8), (6,))),
+    "linear_cross_entropy": (lambda x, w: ops.linear_cross_entropy(x, w, IDS), ((3, 4, 8), (7, 8))),
+    "attention": (lambda qkv: ops.attention(qkv, 2), ((2, 5, 24),)),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_ops_agree_with_float32(name: str) -> None:
+    run, shapes = FUSED[name]
+    leaves = [leaf(*shape) for shape in shapes]
+    grads: list[list[np.ndarray]] = []
+    for enabled in (False, True):
+        for t in leaves:
+            t.zero_grad()
+        with it.autocast("cpu", enabled=enabled):
+            y = run(*leaves)
+        y.backward(it.tensor(np.linspace(0.1, 2.0, y.numel).reshape(y.shape), dtype=y.dtype))
+        assert {t.grad.dtype for t in leaves} == {it.float32}
+        grads.append([t.grad.numpy() for t in leaves])
+    for single, mixed in zip(*grads, strict=True):
+        assert 1e-5 < np.linalg.norm(mixed - single) / np.linalg.norm(single) < 1e-2
+
+
 def test_a_cast_is_no_graph_node_and_off_in_backward() -> None:
     seen: list[bool] = []
 
