@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import Built, Data, OpCase, Stat, case
+from ..cases import As, Built, Data, OpCase, Stat, case
 from ..oracles import Want
 from ..oracles import optimizer as oracles
 
@@ -99,6 +99,12 @@ def norm(d: Data, *sizes: float, long: int = 0) -> Built:
     return Built((tensors,), oracles.global_norm)
 
 
+def two_dtypes(d: Data, size: float) -> Built:
+    """float32 beside float64, which is the result's."""
+    single = (size * d.rng.standard_normal(257)).astype(np.float32).astype(np.float64)
+    return Built(((As(single, "float32"), d.normal(33, scale=size)),), oracles.global_norm)
+
+
 def special(d: Data, value: float, index: int) -> Built:
     tensors = tuple(d.normal(*s) for s in SHAPES)
     tensors[index].reshape(-1)[-1:] = value
@@ -113,6 +119,8 @@ case(CASES, "GlobalNorm", "unlike", norm, 1e30, 1e-30, 1e3, dtypes=WIDE_RANGE)
 case(CASES, "GlobalNorm", "small_squares", norm, 3e-20, dtypes=WIDE_RANGE)  # squares are subnormal in float32
 case(CASES, "GlobalNorm", "beyond_float32", norm, 1e200, 1e190, dtypes=("float64",))
 case(CASES, "GlobalNorm", "below_float32", norm, 1e-200, dtypes=("float64",))
+case(CASES, "GlobalNorm", "two_dtypes_small", two_dtypes, 1e-30, dtypes=("float64",))
+case(CASES, "GlobalNorm", "two_dtypes_large", two_dtypes, 1e30, dtypes=("float64",))
 case(CASES, "GlobalNorm", "zeros", norm, 0.0, dtypes=("float32",))
 case(CASES, "GlobalNorm", "infinity", special, -np.inf, 1, dtypes=("float32", "float16"))
 case(CASES, "GlobalNorm", "nan", special, np.nan, 0, dtypes=("float32", "bfloat16"))

@@ -44,7 +44,7 @@ def GlobalNorm(tensors: Any, *, out: Any) -> None:
     with np.errstate(all="ignore"):
         # One pass: sums in the elements' dtype inside, short ones, as the squares all have one sign; float64 across.
         total = sum(float(np.dot(part, part)) for part in _parts(flat))
-        limits = np.finfo(np.result_type(*flat)) if flat else np.finfo(np.float32)
+        limits = np.finfo(min((a.dtype for a in flat), key=lambda d: d.itemsize, default=np.float32))
         # Below this, squares that were flushed to zero would be missed.
         lost = sum(a.size for a in flat) * float(limits.smallest_normal) / float(limits.eps)
         if flat and not lost < total < math.inf:
