@@ -194,6 +194,16 @@ def test_integers_stay_integers_with_ints_and_become_float32_with_floats(dtype):
         np.testing.assert_allclose(y.numpy(), want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [d for d in it.dtype.ALL if d.is_integer], ids=str)
+def test_a_float_minus_integers_is_right_where_they_have_no_negative(dtype):
+    values = np.array([0, 1, 2, 100, np.iinfo(dtype.numpy).min], dtype.numpy)
+
+    result = 2.5 - it.from_numpy(values)
+
+    assert result.dtype is it.float32
+    np.testing.assert_array_equal(result.numpy(), (2.5 - values.astype(np.float64)).astype(np.float32))
+
+
 def test_division_by_a_number_is_a_division():
     x = np.arange(1, 200, dtype=np.float32)
     assert (it.from_numpy(x) / 10).tolist() == (x / np.float32(10)).tolist()

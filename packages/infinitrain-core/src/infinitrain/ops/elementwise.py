@@ -306,8 +306,10 @@ def sub(a: Any, b: Any) -> Any:
             return Sub.apply(a, b)
         return AddScalar.apply(a, _negated(number("sub", b, a), a.dtype))
     value = number("sub", a, b)
-    negative = MulScalar.apply(b, -1) if b.dtype is bool_ else neg(b)
-    return AddScalar.apply(negative, value)
+    if b.dtype is bool_ or (isinstance(value, float) and not b.dtype.is_floating):
+        # Unsigned integers, and the least signed one, have no negative among them.
+        return AddScalar.apply(MulScalar.apply(b, -1.0 if isinstance(value, float) else -1), value)
+    return AddScalar.apply(neg(b), value)
 
 
 def mul(a: Any, b: Any) -> Any:
