@@ -38,12 +38,17 @@ def ratio(ours: Any, theirs: Any) -> float:
 def assert_agree(group: str, what: str, ours: Any, theirs: Any, tolerance: float) -> None:
     """Fail unless the ratio is at most ``tolerance`` (NaN is not); remember the worst of the group."""
     measured = ratio(ours, theirs)
-    if not measured <= _worst.get(group, (-1.0, ""))[0]:
-        _worst[group] = measured, what
+    note(group, what, measured)
     assert measured <= tolerance, (
         f"{group}, {what}: norm(ours - theirs)/norm(theirs) = {measured:.3g} > {tolerance:g}\n"
         f"ours   {array(ours).reshape(-1)[:6]}\ntheirs {array(theirs).reshape(-1)[:6]}"
     )
+
+
+def note(group: str, what: str, measured: float) -> None:
+    """Remember the worst of the group."""
+    if not measured <= _worst.get(group, (-1.0, ""))[0]:
+        _worst[group] = measured, what
 
 
 def worst_by_group() -> dict[str, tuple[float, str]]:

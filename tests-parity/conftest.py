@@ -18,6 +18,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     agreement = sys.modules.get("agreement")  # absent when no test was collected
     worst = agreement.worst_by_group() if agreement else {}
     if worst:
-        terminalreporter.section("worst norm(ours - theirs) / norm(theirs)")
+        terminalreporter.section("worst norm(ours - theirs) / norm(theirs); of limits, the share used")
         for group, (ratio, what) in worst.items():
             terminalreporter.write_line(f"{group:<44} {ratio:8.1e}  {what}")

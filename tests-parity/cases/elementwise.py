@@ -10,7 +10,7 @@ import torch
 
 import infinitrain as it
 
-from .case import NARROW, Case, Maker, given, mask, normal, positive, signed, whole
+from .case import Case, Maker, given, mask, normal, positive, signed, whole
 
 _SHAPES = {
     "same shapes": ((3, 5), (3, 5)),
@@ -32,25 +32,25 @@ def _arithmetic(op: str, symbol: Callable[..., Any], divisor: Callable[..., Make
         Case(op, "tensor and number", lambda f, a: f(a, -1.7), lambda a: symbol(a, -1.7), (normal(3, 5),)),
         Case(op, "number and tensor", lambda f, b: f(2.3, b), lambda b: symbol(2.3, b), (divisor(3, 5),)),
         Case(op, "float and ints", lambda f, a, n: f(a, n), symbol, (normal(3, 5), whole(1, 9, 5))),
-        Case(op, "ints", lambda f, a, b: f(a, b), symbol, (whole(-9, 9, 3, 4), whole(1, 9, 4)), NARROW),
+        Case(op, "ints", lambda f, a, b: f(a, b), symbol, (whole(-9, 9, 3, 4), whole(1, 9, 4)), narrow=True),
         Case(
             op,
             "int and float number",
             lambda f, a: f(a, 0.5),
             lambda a: symbol(a, 0.5),
             (whole(1, 9, 4),),
-            NARROW,
+            narrow=True,
         ),
         Case(
             *(op, "two sizes of int", lambda f, a, b: f(a, b), symbol),
             (whole(-9, 9, 4, dtype="int16"), whole(1, 9, 4, dtype="int32")),
-            float64=NARROW,
+            narrow=True,
         ),
         Case(
             *(op, "two widths of float", lambda f, a, b: f(a, b.astype("float32"))),
             lambda a, b: symbol(a, b.float()),
             (normal(3, 4), divisor(4)),
-            float64=NARROW,
+            narrow=True,
         ),
     ]
 
@@ -82,7 +82,7 @@ CASES = [
             *("cast", f"to {dtype}", lambda f, x, to=dtype: f(x, getattr(it, to))),
             lambda x, to=dtype: x.to(getattr(torch, to)),
             (normal(40, scale=30),),
-            float64=NARROW,
+            narrow=True,
         )
         for dtype in ("float16", "bfloat16", "float32", "float64", "int32", "int8")
     ],
