@@ -139,9 +139,9 @@ def cross_entropy(
 ) -> Any:
     """Return the mean of -log softmax(logits)[target] over targets other than ``ignore_index``: a 0-d tensor, in nats.
 
-    logits (..., V) floating, target (...) integer in 0..V-1. With nothing to average the result is NaN, and the gradient
-    zero. ``label_smoothing`` s in 0..1 takes (1 - s) of that and s times the mean over classes of -log softmax; classes
-    whose logit is -inf (a padded vocabulary) are left out. ``reduction="sum"`` adds instead of averaging.
+    logits (..., V) floating, target (...) integer in 0..V-1. With nothing to average the result is NaN, the gradient 0.
+    ``label_smoothing`` s in 0..1 takes (1 - s) of that and s times the mean over classes of -log softmax; classes whose
+    logit is -inf (a padded vocabulary) are left out. ``reduction="sum"`` adds instead of averaging.
 
     ``in_place`` spares the second tensor of the logits' size that the gradient is: after backward the logits hold it,
     and whoever else saved them for backward gets an AutogradError [contract 4.10]. Raises AutogradError when the logits
