@@ -121,7 +121,8 @@ def _in_kernels(kernels: dict[str, dict[str, Any]], fault: Any) -> Iterator[None
 
 def healthy_report(seed: int, timeout: float) -> Report:
     """Run the suite without any fault."""
-    return run(Run(Spec(BACKEND), seed=seed, timeout=timeout), quiet=True)
+    workers = min(4, os.cpu_count() or 1)
+    return run(Run(Spec(BACKEND), seed=seed, timeout=timeout, workers=workers), quiet=True)
 
 
 def _loads(seed: int, timeout: float) -> bool:
