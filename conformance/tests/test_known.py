@@ -31,7 +31,7 @@ def test_written_list_is_right_and_grouped(tmp_path):
     assert known.check(path, run()) == []
     text = path.read_text()
     assert text.count("[[skip]]") == 3
-    assert 'id = "ops::test_values[*bfloat16]"' in text
+    assert 'id = "ops::test_values[*-bfloat16]"' in text
     assert 'reason = "UnsupportedDtypeError: the op: no bfloat16"' in text
 
 
@@ -47,7 +47,7 @@ def test_growth_is_seen(tmp_path):
         ("ops::test_values[Sin-odd-bfloat16]", "unsupported", "UnsupportedDtypeError: Sin: no bfloat16")
     )
     assert (
-        "entry 1: count = 2, 3 tests of 'ops::test_values[*bfloat16]' were unsupported"
+        "entry 1: count = 2, 3 tests of 'ops::test_values[*-bfloat16]' were unsupported"
         in known.check(path, grown)[1]
     )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -49,22 +50,18 @@ def check(path: Path, report: Report) -> list[str]:
 def write(path: Path, report: Report) -> int:
     """Write the list of what did not run, keeping the reasons that an old file gives; return its length."""
     old = read(path, "skip", _KEYS, tuple(_KEYS), "total")[0] if path.exists() else []
-    groups: dict[tuple[str, str, str], list[Result]] = {}
+    groups: dict[tuple[str, str], list[Result]] = {}
     for result in report.of(*OUTCOMES):
-        groups.setdefault((_pattern(result, report), result.outcome, _cause(result, report)), []).append(
-            result
-        )
-    blocks, taken = list[str](), set[tuple[str, str]]()
-    for (pattern, outcome, cause), results in groups.items():
-        if (pattern, outcome) in taken:  # another cause: these are listed one by one
-            blocks = [_block(r.id, outcome, 1, _first(r)) for r in results] + blocks
-            continue
-        taken.add((pattern, outcome))
-        reasons = [
-            e.values["reason"] for e in old if (e.values["id"], e.values["outcome"]) == (pattern, outcome)
-        ]
+        groups.setdefault((_pattern(result, report), result.outcome), []).append(result)
+    blocks = []
+    for (pattern, outcome), results in groups.items():
         ident = results[0].id if len(results) == 1 else pattern
-        blocks.append(_block(ident, outcome, len(results), reasons[0] if reasons else cause))
+        reasons = [
+            e.values["reason"] for e in old if (e.values["id"], e.values["outcome"]) == (ident, outcome)
+        ]
+        blocks.append(
+            _block(ident, outcome, len(results), reasons[0] if reasons else _cause(results, report))
+        )
     total = sum(map(len, groups.values()))
     head = "# What does not run here, and why. Written by --write_known_skips; reasons may be edited."
     write_whole(path, "\n".join([f"{head}\ntotal = {total}\n", *blocks]))
@@ -86,13 +83,19 @@ def _pattern(result: Result, report: Report) -> str:
     dtype = report.cases[result.id].dtype
     if not bracket:
         return function
-    return f"{function}[*{dtype}]" if dtype is not None and params.endswith(f"{dtype}]") else f"{function}[*]"
+    return (
+        f"{function}[*-{dtype}]" if dtype is not None and params.endswith(f"-{dtype}]") else f"{function}[*]"
+    )
 
 
-def _cause(result: Result, report: Report) -> str:
-    """Return why, without what differs between the tests of a group."""
-    text, case = _first(result), report.cases[result.id]
-    return text.replace(case.op, "the op") if case.op else text
+def _cause(results: list[Result], report: Report) -> str:
+    """Return the most frequent reason, without what differs between the tests, and how many others there are."""
+    causes: Counter[str] = Counter()
+    for result in results:
+        text, op = _first(result), report.cases[result.id].op
+        causes[text.replace(op, "the op") if op else text] += 1
+    more = len(causes) - 1
+    return causes.most_common(1)[0][0] + (f" (and {more} other reasons)" if more else "")
 
 
 def _first(result: Result) -> str:

@@ -94,11 +94,13 @@ def _is_base(mark: pytest.Mark, op: str | None) -> bool:
 
 
 def _dtypes_in(item: pytest.Item) -> list[str]:
+    """Return the dtypes among the test's parameters; of a cast the goal is in the case's name."""
     from infinitrain.dtype import ALL
 
     params: Any = item.callspec.params.values() if hasattr(item, "callspec") else ()
     names = {d.name for d in ALL}
-    return [value for value in params if isinstance(value, str) and value in names]
+    words = (str(value).rpartition("Cast-to_")[2] for value in params)
+    return [word for word in words if word in names]
 
 
 def _dtype_of(item: pytest.Item, mark: pytest.Mark, op: str | None) -> str | None:

@@ -143,7 +143,7 @@ class Target:
 
     def ops(self) -> dict[str, Any]:
         """Return what the report says of each op of the table."""
-        from infinitrain.backend import BASE_OPS, OPS
+        from infinitrain.backend import OPS
         from infinitrain.backend.optable import DTYPES
 
         from .families import level_of
@@ -152,7 +152,7 @@ class Target:
         return {
             row.name: {
                 "profile": row.profile,
-                "direction": DIRECTIONS["L1" if row.name in BASE_OPS else level_of(row.name)],
+                "direction": DIRECTIONS[level_of(row.name)],
                 "dtypes": [dtype.name for dtype in DTYPES[row.dtypes]],
             }
             for row in OPS.values()

@@ -96,12 +96,14 @@ def first_cases() -> list[OpCase]:
 
 @cache
 def level_of(op: str) -> str:
-    """Return L3 for gradients and what optimizers do with them, L2 for the others."""
-    from infinitrain.backend import OPS
+    """Return L1 for base ops, L3 for gradients and what optimizers do with them, L2 for the others."""
+    from infinitrain.backend import BASE_OPS, OPS
 
+    if op in BASE_OPS:
+        return "L1"
     row = OPS[op]
     gradients = {name for other in OPS.values() for name in other.gradient} - {
         name for name in OPS if name.endswith("Forward")
     }
     backward = op in gradients or "Backward" in op or op in ("GlobalNorm", "AllFinite")
-    return "L3" if backward or (row.writes and op not in ("Fill", "Copy")) else "L2"
+    return "L3" if backward or (row.writes and op != "Copy") else "L2"
