@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from difflib import get_close_matches
 from typing import Any
 
@@ -65,6 +66,8 @@ def main(names: Sequence[str], spec: Spec | None = None, *, seed: int = 0, timeo
             verdicts, broken = hunt_all(spec or Spec(BACKEND), ops, frozenset(map(str, mutants)), seed=seed)
         except NotLoadable as error:
             return _stop(str(error), NO_BACKEND)
+        except BrokenProcessPool:
+            return _stop("a process died with a generated fault planted; name ops to find which", FAILURES)
     to_plant = [known[name] for name in chosen if name in known]
     if to_plant:
         healthy = healthy_report(seed, timeout)
