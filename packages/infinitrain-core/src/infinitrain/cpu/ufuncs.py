@@ -28,7 +28,7 @@ def _binary(name: str, fn: Callable[..., Any]) -> None:
     globals()[name] = kernel
 
 
-for _name, _fn in {
+_UNARY: dict[str, Callable[..., Any]] = {
     "NegForward": np.negative,
     "AbsForward": np.abs,
     "ExpForward": np.exp,
@@ -37,10 +37,8 @@ for _name, _fn in {
     "SinForward": np.sin,
     "CosForward": np.cos,
     "TanhForward": np.tanh,
-}.items():
-    _unary(_name, _fn)
-
-for _name, _fn in {
+}
+_BINARY: dict[str, Callable[..., Any]] = {
     "AddForward": np.add,
     "SubForward": np.subtract,
     "MulForward": np.multiply,
@@ -53,7 +51,10 @@ for _name, _fn in {
     "LeForward": np.less_equal,
     "GtForward": np.greater,
     "GeForward": np.greater_equal,
-}.items():
+}
+for _name, _fn in _UNARY.items():
+    _unary(_name, _fn)
+for _name, _fn in _BINARY.items():
     _binary(_name, _fn)
 
 
@@ -67,14 +68,15 @@ def _compare_scalar(name: str, fn: Callable[..., Any]) -> None:
     globals()[name] = kernel
 
 
-for _name, _fn in {
+_SCALAR: dict[str, Callable[..., Any]] = {
     "EqualsScalarForward": np.equal,
     "NotEqualsScalarForward": np.not_equal,
     "LtScalarForward": np.less,
     "LeScalarForward": np.less_equal,
     "GtScalarForward": np.greater,
     "GeScalarForward": np.greater_equal,
-}.items():
+}
+for _name, _fn in _SCALAR.items():
     _compare_scalar(_name, _fn)
 
 
