@@ -92,3 +92,13 @@ def test_sizes_are_positive_ints(size: int) -> None:
         nn.Linear(size, 2)
     with pytest.raises(ValueError, match="RMSNorm: size is an int >= 1"):
         nn.RMSNorm(size)
+
+
+def test_cross_entropy_loss_passes_its_options_on() -> None:
+    """With smoothing s the sum is (1 - s) times -log p of the target plus s times the mean of -log p."""
+    rng = np.random.default_rng(4)
+    logits, target = rng.normal(0.5, 2.0, (6, 5)), np.array([0, 3, 4, 1, 1, 2])
+    loss = nn.CrossEntropyLoss(label_smoothing=0.2, reduction="sum")(it.tensor(logits), it.tensor(target))
+    minus_log_p = np.log(np.exp(logits).sum(1, keepdims=True)) - logits
+    want = 0.8 * minus_log_p[np.arange(6), target] + 0.2 * minus_log_p.mean(1)
+    np.testing.assert_allclose(loss.item(), want.sum(), rtol=1e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import ops
 from ..device import CPU, Device
 from ..dtype import DType, float32
@@ -134,17 +136,29 @@ class RMSNorm(Module):
 
 
 class CrossEntropyLoss(Module):
-    """Mean over the targets of -ln softmax(logits)[target], in nats.
+    """Mean over the targets of -ln softmax(logits)[target], in nats; the options are those of ``ops.cross_entropy``.
 
     Targets equal to ``ignore_index`` do not count.
     """
 
-    def __init__(self, ignore_index: int = -100) -> None:
+    def __init__(
+        self,
+        ignore_index: int = -100,
+        *,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+        in_place: bool = False,
+    ) -> None:
         self.ignore_index = ignore_index
+        self.options: dict[str, Any] = {
+            "label_smoothing": label_smoothing,
+            "reduction": reduction,
+            "in_place": in_place,
+        }
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss, 0-d, for logits (..., classes) and integer targets (...)."""
-        return ops.cross_entropy(logits, target, self.ignore_index)
+        return ops.cross_entropy(logits, target, self.ignore_index, **self.options)
 
 
 def _sizes(what: str, **sizes: int) -> None:
