@@ -153,7 +153,15 @@ def conformance(session: nox.Session) -> None:
             ours = (
                 _own_backend(name, suite_args, write=args.write_known_skips) if name in OWN_BACKENDS else []
             )
-            session.run(command, "--backend", name, *ours, *suite_args, external=no_venv, env=STRICT_ENV)
+            session.run(
+                command,
+                "--backend",
+                name,
+                *ours,
+                *suite_args,
+                external=no_venv,
+                env=STRICT_ENV if name == "strict" else {},
+            )
         except nox.command.CommandFailed:
             failed.append(name)  # the other backends still report
     if failed:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import tempfile
-import threading
 import time
 from typing import Any
 
@@ -219,23 +216,6 @@ def of_no_contract() -> None:
 
 def raises() -> None:
     raise ImportError("libchip.so.3: cannot open shared object file")
-
-
-def dies_later() -> None:
-    """Dies in a thread of its own, half a second after registration, in whatever runs then."""
-    good()
-    threading.Thread(target=_dies, daemon=True).start()
-
-
-def _dies() -> None:
-    """Once: the process in its place lives, or nothing would ever be reported."""
-    mark = os.path.join(tempfile.gettempdir(), f"conformance-died-{os.getppid()}")
-    try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return
-    time.sleep(0.3)
-    os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def hangs_noted() -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from infinitrain_conformance.report import Report
-from infinitrain_conformance.runner import Run, run
+from infinitrain_conformance.report import Case, Report, Result, read_journal
+from infinitrain_conformance.runner import Run, _SuiteRun, run
 from infinitrain_conformance.shares import Shares
 from infinitrain_conformance.target import Spec
+from infinitrain_conformance.worker import Worker
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.multiproc
@@ -51,7 +52,9 @@ def test_results_are_equal_for_any_number(path):
 
 def test_crashes_of_several_workers(path):
     """Each crash is its test's; every other test has its result, once."""
-    report = run(Run(Spec("toy", "providers:aborts"), keyword="Linear and odd", workers=2), quiet=True)
+    report = run(
+        Run(Spec("toy", "providers:aborts"), keyword="Linear and odd and bfloat16", workers=2), quiet=True
+    )
     assert len(report.results) == len(report.cases)
     crashed = {r.id for r in report.of("crashed")}
     assert crashed
@@ -70,12 +73,39 @@ def test_giving_up_is_said(path, monkeypatch):
     assert report.exit_code == 1
 
 
-def test_death_between_tests(path):
-    """A process that dies after a test's end is that test's crash too, and the rest still runs."""
-    report = run(Run(Spec("toy", "providers:dies_later"), keyword="test_parse or test_prints"), quiet=True)
-    assert len(report.results) == len(report.cases)
-    assert report.count("crashed") >= 1
-    assert "SIGSEGV" in report.of("crashed")[0].message
+def test_death_between_tests(tmp_path):
+    """A process that dies after a test's end is that test's crash too, and another one goes on."""
+    suite_run = _SuiteRun(Run(Spec("toy")), tmp_path, None, True)
+    suite_run.report.cases["a::b"] = Case("a::b", "L1", "3.3")
+    suite_run.report.results["a::b"] = Result("a::b", "passed")
+    worker = Worker(0, tmp_path)
+    worker.last_test = ("a::b", time.time())
+    assert suite_run.lost(worker, -signal.SIGSEGV)
+    (crashed,) = suite_run.report.of("crashed")
+    assert crashed.message == "was ended by SIGSEGV right after the test, which passed"
+    assert Report().read(read_journal(worker.journal)).results["a::b"] == crashed  # the next process skips it
+
+
+def test_death_before_any_test_ends_the_run(tmp_path):
+    suite_run = _SuiteRun(Run(Spec("toy")), tmp_path, None, True)
+    worker = Worker(0, tmp_path)
+    worker.output = lambda: "libchip.so: undefined symbol"
+    assert not suite_run.lost(worker, 127)
+    assert suite_run.report.exit_code == 3
+    said = "the suite ended with exit code 127 before its first test:\nlibchip.so: undefined symbol"
+    assert suite_run.report.abort == (3, said)
+
+
+def test_death_after_the_last_test(tmp_path):
+    """At exit, when all tests have passed: contract 3.11."""
+    suite_run = _SuiteRun(Run(Spec("toy")), tmp_path, None, True)
+    worker = Worker(0, tmp_path)
+    worker.kinds.add("end")
+    assert not suite_run.lost(worker, 0)
+    assert suite_run.report.of("crashed") == []
+    assert not suite_run.lost(worker, -signal.SIGABRT)
+    assert [r.id for r in suite_run.report.of("crashed")] == ["process::exit"]
+    assert suite_run.report.exit_code == 1
 
 
 def test_in_process():
@@ -87,7 +117,8 @@ def test_in_process():
     assert "SETUP    F target" in done.stdout  # pytest's own output, for who debugs
 
 
-def test_interrupt_reports_what_ran(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_reports_what_ran(number, tmp_path):
     """Ctrl-C ends all workers, the one that hangs too."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
     env["CONFORMANCE_TEST_PIDS"] = str(tmp_path / "pids")
@@ -97,7 +128,7 @@ def test_interrupt_reports_what_ran(tmp_path):
     deadline = time.monotonic() + 60
     while not (tmp_path / "pids").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "ran 1 of" in out

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -176,11 +179,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             pytest_args=tuple(pytest_args),
         )
         _check(parser, args, what)
-        report = run_in_process(what) if args.in_process else run(what, show=progress.Progress())
+        with _ended_by_sigterm():
+            report = run_in_process(what) if args.in_process else run(what, show=progress.Progress())
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     return _finish(args, given, report)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: the workers, in sessions of their own, would outlive this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace, what: Run) -> None:
