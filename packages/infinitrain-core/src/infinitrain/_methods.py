@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from .errors import InfiniTrainError
+from .backend.optable import int_of
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -185,7 +185,7 @@ class TensorMethods:
 
     def view(self, *shape: SupportsIndex | Sequence[int]) -> Tensor:
         """Return the same memory in another shape; one size may be -1."""
-        return ops.view(self, shape_of(shape))
+        return ops.view(self, shape_of(shape, "view"))
 
     reshape = view
 
@@ -213,10 +213,7 @@ class TensorMethods:
         return ops.repeat_interleave(self, repeats, axis)
 
 
-def shape_of(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the shape given as ``f(2, 3)`` or ``f((2, 3))``."""
-    sizes = args[0] if len(args) == 1 and isinstance(args[0], Sequence) else args
-    try:
-        return tuple(int(n.__index__()) for n in sizes)
-    except AttributeError:
-        raise InfiniTrainError(f"a shape is a sequence of ints, got {args!r}") from None
+def shape_of(args: tuple[Any, ...], what: str) -> tuple[int, ...]:
+    """Return the shape given as ``f(2, 3)`` or ``f((2, 3))``. Raises DtypeError; ``what`` names the function."""
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
+    return tuple([int_of(n, f"{what}: a size in a shape") for n in sizes])

@@ -9,20 +9,35 @@ import numpy as np
 
 from ._methods import Scalar, shape_of
 from .backend import storage
+from .backend.arguments import check_shape
 from .backend.runtime import check_device
 from .backend.spec import TensorSpec
 from .device import CPU, Device, DeviceType
 from .dtype import DType, as_dtype, float32
 from .errors import DtypeError, ShapeError
-from .ops.base import Fill
+from .ops.base import Fill, real
+from .ops.elementwise import bounds, element
 from .tensor import Tensor
 
 DeviceLike = Device | str
 
 
 def from_numpy(array: np.ndarray, device: DeviceLike = CPU, *, requires_grad: bool = False) -> Tensor:
-    """Return a tensor with a copy of ``array`` (any strides; its dtype is kept)."""
-    dtype = as_dtype(array.dtype)
+    """Return a tensor with a copy of ``array`` (any strides and byte order; its dtype is kept).
+
+    Raises TypeError for what is no array, and for masked arrays, whose masks would be lost.
+    """
+    if not isinstance(array, np.ndarray | np.generic) or isinstance(array, np.ma.MaskedArray):
+        hint = "; fill it first: array.filled(value)" if isinstance(array, np.ma.MaskedArray) else ""
+        raise TypeError(
+            f"from_numpy: array is a NumPy array, got {type(array).__name__} {array!r:.60}"
+            f"{hint or '; infinitrain.tensor takes numbers, lists and tensors'}"
+        )
+    try:
+        dtype = as_dtype(array.dtype.newbyteorder("="))
+    except DtypeError as error:
+        raise DtypeError(f"from_numpy: array: {error}") from None
+    check_shape("from_numpy: array", array.shape, dtype)
     spec = TensorSpec.of(array.shape, dtype, Device.parse(device))
     dense = np.array(array, dtype.numpy, order="C")  # a copy, native byte order
     made: Tensor
@@ -47,16 +62,34 @@ def tensor(
         made = made if dtype is None else made.astype(dtype)
         made.requires_grad = requires_grad
         return made
-    array = np.asarray(data)
+    try:
+        array = np.asanyarray(data)
+    except ValueError:  # rows of different lengths
+        array = np.asarray(None)
     if array.dtype == object:
         raise ShapeError(
             f"tensor(): rows of different lengths, or elements that are no numbers: {data!r:.80}"
         )
     if dtype is not None:
-        array = array.astype(as_dtype(dtype).numpy)
+        array = _converted(array, as_dtype(dtype))
     elif array.dtype == np.float64 and not isinstance(data, np.ndarray | np.generic):
         array = array.astype(np.float32)
     return from_numpy(array, device, requires_grad=requires_grad)
+
+
+def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return numbers in another dtype. Raises DtypeError for what no number of that dtype is."""
+    if array.dtype.kind in "cSUmM":
+        raise DtypeError(f"tensor: data has dtype {array.dtype}, which is no {dtype}")
+    if dtype.is_integer and array.size and array.dtype.kind != "b":
+        low, high = bounds(dtype)
+        wide = array if array.dtype.kind in "iu" else array.astype(np.float64)
+        if not (np.min(wide) >= low and np.max(wide) <= high):  # so that NaN fails
+            raise DtypeError(
+                f"tensor: data from {np.min(wide)} to {np.max(wide)} does not fit {dtype} ({low}..{high})"
+            )
+    with np.errstate(over="ignore"):  # to infinity
+        return array.astype(dtype.numpy)
 
 
 def empty(
@@ -66,31 +99,44 @@ def empty(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return an uninitialised tensor."""
-    sizes = shape_of(shape)
-    if any(n < 0 for n in sizes):
-        raise ShapeError(f"a shape has no negative sizes, got {sizes}")
-    made: Tensor = storage.empty_like_spec(TensorSpec.of(sizes, as_dtype(dtype), Device.parse(device)))
+    return _empty("empty", shape_of(shape, "empty"), dtype, device, requires_grad)
+
+
+def _empty(
+    what: str,
+    sizes: tuple[int, ...],
+    dtype: DType | str = float32,
+    device: DeviceLike = CPU,
+    requires_grad: bool = False,
+) -> Tensor:
+    kept = as_dtype(dtype)
+    check_shape(what, sizes, kept)
+    made: Tensor = storage.empty_like_spec(TensorSpec.of(sizes, kept, Device.parse(device)))
     made.requires_grad = requires_grad
     return made
 
 
 def full(shape: Sequence[int], value: Scalar, **options: Any) -> Tensor:
     """Return a tensor of ``shape`` filled with ``value``; options as ``empty``."""
+    return _full("full", shape_of((shape,), "full"), value, **options)
+
+
+def _full(what: str, sizes: tuple[int, ...], value: Scalar, **options: Any) -> Tensor:
     requires_grad = options.pop("requires_grad", False)
-    made = empty(tuple(shape), **options)
-    Fill(made, value)
+    made = _empty(what, sizes, **options)
+    Fill(made, element(f"{what}: value", value, made))
     made.requires_grad = requires_grad
     return made
 
 
 def zeros(*shape: int | Sequence[int], **options: Any) -> Tensor:
     """Return zeros; options as ``empty``."""
-    return full(shape_of(shape), 0, **options)
+    return _full("zeros", shape_of(shape, "zeros"), 0, **options)
 
 
 def ones(*shape: int | Sequence[int], **options: Any) -> Tensor:
     """Return ones; options as ``empty``."""
-    return full(shape_of(shape), 1, **options)
+    return _full("ones", shape_of(shape, "ones"), 1, **options)
 
 
 def arange(
@@ -103,6 +149,14 @@ def arange(
 ) -> Tensor:
     """Return evenly spaced values, as NumPy's ``arange``; int64 for ints, float32 for floats."""
     start, stop = (0, start) if stop is None else (start, stop)
+    given = {"start": start, "stop": stop, "step": step}
+    for name, value in given.items():
+        if not np.isfinite(real(f"arange: {name}", value)):
+            raise ValueError(f"arange: {name}={value} is not finite")
+    if not step:
+        raise ValueError(f"arange: step={step} leads nowhere")
+    if (float(stop) - float(start)) / float(step) >= 2**59:
+        raise ShapeError(f"arange: start={start}, stop={stop}, step={step} are 2**59 values or more")
     array = np.arange(start, stop, step)
     return tensor(array, dtype or (float32 if array.dtype.kind == "f" else "int64"), device)
 
@@ -114,7 +168,7 @@ def from_dlpack(source: Any) -> Tensor:
     """
     try:
         array = np.from_dlpack(source)
-    except (BufferError, RuntimeError, TypeError) as error:
+    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
         raise DtypeError(f"from_dlpack: {error}; only host memory can be exchanged") from error
     dense = array if array.flags["C_CONTIGUOUS"] and array.flags["WRITEABLE"] else array.copy()
     spec = TensorSpec.of(dense.shape, as_dtype(dense.dtype), CPU)

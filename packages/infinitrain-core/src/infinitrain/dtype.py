@@ -74,9 +74,9 @@ def as_dtype(value: object) -> DType:
     ):
         try:
             return _BY_NUMPY[np.dtype(value)]  # type: ignore[call-overload]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             pass
-    raise DtypeError(f"unknown dtype {value!r}; known: {', '.join(_BY_NAME)}")
+    raise DtypeError(f"unknown dtype {value!r:.60}; known: {', '.join(_BY_NAME)}")
 
 
 def promote(a: DType, b: DType) -> DType:

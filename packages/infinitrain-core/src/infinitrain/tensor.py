@@ -11,6 +11,7 @@ from . import _methods
 from . import dtype as dtypes
 from ._methods import Scalar, TensorMethods
 from .backend import storage
+from .backend.arguments import check_shape
 from .backend.spec import TensorSpec
 from .backend.storage import DeviceTensor, empty_like_spec
 from .device import CPU, Device, DeviceType
@@ -249,8 +250,10 @@ class Tensor(TensorMethods, DeviceTensor):
 
     def new_full(self, shape: Sequence[int], value: Scalar) -> Tensor:
         """Return a tensor of this dtype and device filled with ``value``."""
-        made: Tensor = empty_like_spec(TensorSpec.of(tuple(shape), self.dtype, self.device))
-        _methods.ops.Fill(made, value)
+        sizes = _methods.shape_of((shape,), "new_full")
+        check_shape("new_full", sizes, self.dtype)
+        made: Tensor = empty_like_spec(TensorSpec.of(sizes, self.dtype, self.device))
+        _methods.ops.Fill(made, _methods.ops.element("new_full: value", value, made))
         return made
 
     # In place: outside the graph only -----------------------------------------------------------------------
@@ -268,7 +271,7 @@ class Tensor(TensorMethods, DeviceTensor):
     def fill_(self, value: Scalar) -> Tensor:
         """Set every element."""
         self._writable("fill_")
-        _methods.ops.Fill(self, value)
+        _methods.ops.Fill(self, _methods.ops.element("fill_: value", value, self))
         return self
 
     def zero_(self) -> Tensor:
@@ -288,7 +291,7 @@ class Tensor(TensorMethods, DeviceTensor):
     def add_(self, other: Tensor, alpha: Scalar = 1.0) -> Tensor:
         """Add ``alpha * other`` (equal shape)."""
         self._writable("add_", other)
-        _methods.ops.AccumulateGrad(other, float(alpha), self)
+        _methods.ops.AccumulateGrad(other, _methods.ops.real("add_: alpha", alpha), self)
         return self
 
 

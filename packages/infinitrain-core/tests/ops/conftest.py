@@ -5,7 +5,9 @@ array_api_strict refuses what the standard leaves open: the second run shows wha
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -17,6 +19,8 @@ from infinitrain.backend.optable import OPS
 from infinitrain.dtype import HALF, DType
 from infinitrain.kernels.namespace import Namespace
 from infinitrain.kernels.registry import ARRAY_KERNELS, ArrayFunction, load_families
+
+sys.path.insert(0, str(Path(__file__).parent))  # for op_samples, which several tests draw from
 
 _STRICT = {np.dtype(t) for t in ("bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")}
 

@@ -234,7 +234,10 @@ class Function:
         if state.autocast is not None and cls._policy is not None:
             given, cast = cast_arguments(state.autocast, cls._policy, args)
         if not state.enabled:
-            return cls.forward(_NO_GRAPH, *given)
+            try:
+                return cls.forward(_NO_GRAPH, *given)
+            except AttributeError as error:
+                raise cls._misuse(given) or error from None
         edges = [
             None
             if not isinstance(a, Tensor) or not a._requires_grad
@@ -246,6 +249,8 @@ class Function:
         state.enabled = False
         try:
             result = cls.forward(ctx, *given)
+        except AttributeError as error:
+            raise cls._misuse(given) or error from None
         finally:
             state.enabled = True
         if not recorded:
@@ -273,6 +278,14 @@ class Function:
         if spec.device is not CPU:  # which has no streams
             ctx._stream = _stream_of(spec.device)
         return result
+
+    @classmethod
+    def _misuse(cls, args: tuple[Any, ...]) -> TypeError | None:
+        """Return the error that names the argument that should have been a tensor, if there is one."""
+        for p, a in zip(cls.row.params if cls.row else (), args, strict=False):
+            if p.kind == "tensor" and not isinstance(a, Tensor):
+                return TypeError(f"{cls.__name__}: {p.name} is a Tensor, got {type(a).__name__} {a!r:.60}")
+        return None
 
 
 def _own(result: Any, args: tuple[Any, ...]) -> Any:

@@ -50,13 +50,15 @@ _RUN_RESULTS = """\
 """
 _RUN_WRITES = "    return plan[3]({args})\n"
 
-# How a parameter of each kind enters the key of the plan. A scalar counts by its type only [contract 4.1].
+# How a parameter of each kind enters the key of the plan. A scalar counts by its type only [contract 4.1]; an attribute
+# that is a number by its type as well, as 1, 1.0 and True are equal and kernels take one of them.
 _KEYS = {
     "tensor": "{0}.spec",
     "optional": "None if {0} is None else {0}.spec",
     "list": "tuple([t.spec for t in {0}])",
     "scalar": "{0}.__class__",
     "attribute": "{0}",
+    "number": "{0}.__class__, {0}",
 }
 
 
@@ -65,7 +67,11 @@ def _template(kinds: tuple[str, ...], results: bool) -> CodeType:
     names = [f"_{i}" for i in range(len(kinds))]
     args = ", ".join(names)
     keys = ", ".join(_KEYS[kind].format(name) for kind, name in zip(kinds, names, strict=True))
-    lists = "".join(f"    {n} = tuple({n})\n" for k, n in zip(kinds, names, strict=True) if k == "list")
+    lists = "".join(
+        f"    if {n}.__class__ is not tuple: {n} = _listed({n}, {i})\n"
+        for i, (k, n) in enumerate(zip(kinds, names, strict=True))
+        if k == "list"
+    )
     source = (
         f"def op({args}{', *, out=None, accumulate=False' if results else ''}):\n{lists}"
         f"    try:\n        plan = _plans[{keys},]\n"
@@ -81,9 +87,9 @@ def _template(kinds: tuple[str, ...], results: bool) -> CodeType:
 
 
 def generate(row: Op, scope: dict[str, Any]) -> Callable[..., Any]:
-    """Return the function of ``row``. ``scope`` has _plans, _build and _out_of_memory; the rest is added."""
+    """Return the function of ``row``. ``scope`` has _plans, _build, _listed and _out_of_memory; the rest is added."""
     results = bool(row.results)
-    code = _template(tuple(p.kind for p in row.params), results)
+    code = _template(tuple("number" if p.is_number else p.kind for p in row.params), results)
     names = (*row.param_names, *code.co_varnames[len(row.params) :])
     code = code.replace(co_name=row.name, co_qualname=row.name, co_varnames=names)
     scope.update(_new=object.__new__, _storage=storage, _name=row.name)

@@ -16,38 +16,32 @@ from typing import Any
 
 from ..device import Device, type_name
 from ..errors import (
-    DeviceMismatchError,
-    DtypeError,
     InfiniTrainError,
     KernelError,
     KernelNotFoundError,
     NotSupportedError,
     OutOfMemoryError,
-    ShapeError,
     UnsupportedDtypeError,
-    UnsupportedShapeError,
 )
 from . import registration, runtime, styles
+from .arguments import as_tuple, check_arguments, check_results, common_device, describe
 from .callgen import generate
 from .kernels import LAYERS, Kernel, read_parameters, signature_problem
-from .optable import DTYPES, Op
+from .optable import Op
 from .spec import TensorSpec
-from .storage import DeviceTensor
 
 # (kernel or None, spec, make_array, run(*args), run_into(out, accumulate, *args)): a kernel is given when it can be
 # called directly: one result, destination style, a host-visible device without streams or window.
 Plan = tuple[Any, TensorSpec | None, Callable[[], Any], Callable[..., Any], Callable[..., Any]]
 MAX_PLANS = 4096
-MAX_DIMS = 8
 
 
 def bind(row: Op) -> Callable[..., Any]:
     """Return the function that runs ``row`` and make it ``row.call``."""
     plans: dict[Any, Plan] = {}
     _all_plans.append(plans)
-    row.call = generate(
-        row, {"_plans": plans, "_build": partial(_build, row, plans), "_out_of_memory": _out_of_memory}
-    )
+    helpers = {"_build": partial(_build, row, plans), "_listed": partial(as_tuple, row)}
+    row.call = generate(row, {"_plans": plans, "_out_of_memory": _out_of_memory, **helpers})
     return row.call
 
 
@@ -78,26 +72,23 @@ def _key(row: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
             key.append(None if a is None else a.spec)
         elif p.kind == "list":
             key.append(tuple([t.spec for t in a]))
+        elif p.kind == "scalar":
+            key.append(a.__class__)
         else:
-            key.append(a.__class__ if p.kind == "scalar" else a)
+            key += [a.__class__, a] if p.is_number else [a]
     return tuple(key)
 
 
 def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
     version = registration.version
-    tensors, dtypes = _check_arguments(row, args)
-    device = _common_device(row, tensors)
+    tensors, dtypes = check_arguments(row, args)
+    device = common_device(row, args, tensors)
     try:
-        results = tuple(TensorSpec.of(tuple(s), d, device) for s, d in row.infer(*args))
-    except (ShapeError, DtypeError, IndexError) as error:
-        described = ", ".join(_describe(p.name, a) for p, a in zip(row.params, args, strict=True))
-        raise type(error)(f"{row.name}({described}): {error}") from None
-    for spec in (*results, *(t.spec for t in tensors)):
-        if spec.ndim > MAX_DIMS:
-            raise UnsupportedShapeError(
-                f"{row.name}: {spec.ndim} dimensions; tensors have at most {MAX_DIMS} [contract 4.4]",
-                op=row.name,
-            )
+        inferred = [(tuple(shape), dtype) for shape, dtype in row.infer(*args)]
+    except (InfiniTrainError, ValueError, IndexError) as error:
+        raise type(error)(f"{describe(row, args)}: {error}") from None
+    check_results(row, args, inferred, tensors)
+    results = tuple(TensorSpec.of(shape, dtype, device) for shape, dtype in inferred)
     impl = runtime.check_device(device)
     record = registration.require_record(device.type)
     kernel = find_kernel(row, device.type, dtypes)
@@ -109,55 +100,6 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
         with contextlib.suppress(TypeError):
             plans[_key(row, args)] = plan
     return plan
-
-
-def _describe(name: str, value: Any) -> str:
-    if isinstance(value, DeviceTensor):
-        return f"{name}: {value.dtype}{list(value.shape)}"
-    if isinstance(value, tuple) and value and isinstance(value[0], DeviceTensor):
-        return f"{name}: {len(value)} tensors"
-    return f"{name}={value!r}"
-
-
-def _check_arguments(row: Op, args: tuple[Any, ...]) -> tuple[list[DeviceTensor], set[str]]:
-    """Return all tensors, and the names of the dtypes of those that are no index or mask."""
-    tensors: list[DeviceTensor] = []
-    dtypes: set[str] = set()
-    for p, a in zip(row.params, args, strict=True):
-        if p.kind == "list":
-            found = list(a)
-        elif p.kind == "tensor" or (p.kind == "optional" and a is not None):
-            found = [a]
-        else:
-            if p.kind == "scalar" and not isinstance(a, int | float):
-                raise TypeError(f"{row.name}: {p.name} is a number, got {type(a).__name__} {a!r}")
-            continue
-        for t in found:
-            if not isinstance(t, DeviceTensor):
-                raise TypeError(f"{row.name}: {p.name} is a tensor, got {type(t).__name__} {t!r}")
-        if found and not p.is_index:
-            if not dtypes and found[0].dtype not in DTYPES[row.dtypes]:
-                raise DtypeError(
-                    f"{row.name}: {p.name} has dtype {found[0].dtype}; the op takes {row.dtypes} dtypes "
-                    "[contract 4.1]"
-                )
-            dtypes.update(t.dtype.name for t in found)
-        tensors += found
-    return tensors, dtypes
-
-
-def _common_device(row: Op, tensors: list[DeviceTensor]) -> Device:
-    if not tensors:
-        raise ShapeError(f"{row.name}: needs at least one tensor")
-    device = tensors[0].device
-    for t in tensors:
-        if t.device is not device:
-            raise DeviceMismatchError(
-                f"{row.name}: tensors on {device} and on {t.device}; move one with .to() [contract 3.5]",
-                op=row.name,
-                devices=(device, t.device),
-            )
-    return device
 
 
 def layer_cap() -> int:

@@ -13,6 +13,7 @@ decorated name becomes a function that dispatches to a kernel; the row itself is
 from __future__ import annotations
 
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,11 @@ class Param:
     def is_index(self) -> bool:
         """True for indices and masks."""
         return self.annotation in ("Index", "BoolMask")
+
+    @property
+    def is_number(self) -> bool:
+        """True for attributes that are numbers."""
+        return self.annotation in ("int", "float", "bool")
 
     @property
     def required(self) -> bool:
@@ -223,12 +229,24 @@ def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def int_of(value: Any, what: str) -> int:
+    """Return ``value`` (an int, one of NumPy's, a 0-d integer tensor) as an int. Raises DtypeError for anything else,
+    such as bools and floats, and for what int64 does not hold.
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except (TypeError, ValueError):  # a tensor's __index__ raises either
+        raise DtypeError(f"{what} is an int, got {value!r:.60}") from None
+    if not -(2**63) <= number < 2**63:
+        raise DtypeError(f"{what} {number} does not fit int64")
+    return number
+
+
 def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
     """Return ``axis`` counted from the front. Raises ShapeError out of range, DtypeError for no int."""
-    try:
-        number = axis.__index__()
-    except AttributeError:
-        raise DtypeError(f"{what} is an int, got {axis!r}") from None
+    number = int_of(axis, what)
     if not -ndim <= number < ndim:
         raise ShapeError(f"{what} {number} is out of range for a tensor with {ndim} dimensions")
     return number % ndim

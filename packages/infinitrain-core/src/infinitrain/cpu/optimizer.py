@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.optimizer import bias_corrections
 from .blocks import BLOCK, blocks
 
 
@@ -15,8 +16,8 @@ def AdamW(
     params: Any, grads: Any, ms: Any, vs: Any,
     lr: float, beta1: float, beta2: float, eps: float, weight_decay: float, step: int,
 ) -> None:  # fmt: skip
-    rate = lr / (1.0 - beta1**step)
-    bias2 = 1.0 / math.sqrt(1.0 - beta2**step)
+    bias1, bias2 = bias_corrections(beta1, beta2, step)
+    rate, bias2 = lr / bias1, 1.0 / math.sqrt(bias2)
     keep = 1.0 - lr * weight_decay
     for param, grad, mean, square in zip(params, grads, ms, vs, strict=True):
         scratch = np.empty(min(BLOCK, param.numel), param.array.dtype)

@@ -12,16 +12,26 @@ def _wide(xp: Any, array: Any) -> Any:
     return array if str(array.dtype).endswith("float64") else xp.astype(array, xp.float32, copy=False)
 
 
+def bias_corrections(beta1: float, beta2: float, step: int) -> tuple[float, float]:
+    """Return 1 - beta1ᵗ and 1 - beta2ᵗ of AdamW's step t. Raises ValueError."""
+    if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and 1 <= step < math.inf):
+        raise ValueError(
+            f"AdamW: beta1={beta1}, beta2={beta2} are in 0..1, below 1, and step={step} at least 1"
+        )
+    return 1.0 - beta1**step, 1.0 - beta2**step
+
+
 @array_kernel()
 def AdamW(
     xp: Any, params: Any, grads: Any, ms: Any, vs: Any,
     lr: float, beta1: float, beta2: float, eps: float, weight_decay: float, step: int,
 ) -> None:  # fmt: skip
+    bias1, bias2 = bias_corrections(beta1, beta2, step)
     for p, g, m, v in zip(params, grads, ms, vs, strict=True):
         g, wide = _wide(xp, g), _wide(xp, p)
         new_m = _wide(xp, m) * beta1 + g * (1.0 - beta1)
         new_v = _wide(xp, v) * beta2 + g * g * (1.0 - beta2)
-        update = (new_m / (1.0 - beta1**step)) / (xp.sqrt(new_v / (1.0 - beta2**step)) + eps)
+        update = (new_m / bias1) / (xp.sqrt(new_v / bias2) + eps)
         p[...] = xp.astype(wide * (1.0 - lr * weight_decay) - update * lr, p.dtype)
         m[...] = xp.astype(new_m, m.dtype)
         v[...] = xp.astype(new_v, v.dtype)

@@ -16,11 +16,11 @@ from . import optimizer as _optimizer  # noqa: F401 - rows only
 from . import vocab_parallel as _vocab_parallel  # noqa: F401 - rows only
 from .activation import erf, gelu, relu, silu
 from .attention import attention
-from .base import AccumulateGrad, Fill, cast, clone, to_device, view
+from .base import AccumulateGrad, Fill, cast, clone, real, to_device, view  # noqa: F401 - real for methods
 from .clamp import clamp, maximum, minimum
 from .compare import equals, ge, gt, le, logical_and, logical_not, logical_or, lt, not_equals
 from .dropout import dropout
-from .elementwise import add, div, mul, pow, sub
+from .elementwise import add, div, element, mul, pow, sub  # noqa: F401 - element for methods
 from .finite import isfinite, isnan
 from .gated import linear_gelu, swiglu
 from .indexing import embedding, gather, index_select, masked_fill, where

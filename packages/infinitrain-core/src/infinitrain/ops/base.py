@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
+from math import inf, prod
 from typing import Any
+
+import numpy as np
 
 from ..autograd.function import Function
 from ..backend import storage
-from ..backend.optable import Results, Scalar, Tensor, op, require_shape
+from ..backend.optable import Results, Scalar, Tensor, int_of, op, require_shape
 from ..backend.spec import TensorSpec
 from ..device import Device
-from ..dtype import DType, int64
+from ..dtype import DType, bool_, int64
 from ..errors import DtypeError, ShapeError
 from ..tensor import Tensor as UserTensor
 
@@ -59,8 +62,12 @@ def Copy(dst: Tensor, src: Tensor) -> Results:
 
 @op(profile="training", results="", writes="tensor", dtypes="numeric")
 def AccumulateGrad(grad: Tensor, rate: Scalar, tensor: Tensor) -> Results:
-    """tensor += rate * grad; equal shape, dtypes may differ (computed in the wider, rounded to tensor's)."""
+    """tensor += rate * grad; equal shape, dtypes may differ (computed in the wider, rounded to tensor's). A floating
+    grad needs a floating tensor.
+    """
     require_shape("grad", grad.shape, tensor.shape)
+    if tensor.dtype is bool_ or (grad.dtype.is_floating and not tensor.dtype.is_floating):
+        raise DtypeError(f"tensor has dtype {tensor.dtype}, to which {grad.dtype} cannot be added in place")
     return []
 
 
@@ -113,23 +120,78 @@ class View(Function, op=NoOpForward):
         return NoOpBackward(ctx.shape, grad), None
 
 
+# What user functions ask of their arguments ------------------------------------------------------------------------
+
+
+def rank(what: str, x: Any) -> int:
+    """Return the number of axes of tensor x. Raises TypeError for anything else; ``what`` is function and argument."""
+    if not isinstance(x, UserTensor):
+        raise TypeError(
+            f"{what} is a Tensor, got {type(x).__name__} {x!r:.60}; make one with infinitrain.tensor()"
+        )
+    ndim: int = x.spec.ndim
+    return ndim
+
+
+def flag(what: str, value: Any) -> bool:
+    """Return a bool. Raises DtypeError for anything else: most objects are true."""
+    if not isinstance(value, bool | np.bool_):
+        raise DtypeError(f"{what} is a bool, got {value!r:.60}")
+    return bool(value)
+
+
+def real(what: str, value: Any) -> float:
+    """Return a number (Python's, NumPy's, or in a 0-d tensor) as a float. Raises TypeError for anything else."""
+    if not isinstance(value, int | float):
+        item = getattr(value, "item", None)
+        value = item() if item is not None and getattr(value, "ndim", 1) == 0 else value
+        if not isinstance(value, int | float):
+            raise TypeError(f"{what} is a number, got {type(value).__name__} {value!r:.60}")
+    return float(value)
+
+
+def epsilon(name: str, eps: Any) -> float:
+    """Return the eps of normalisation ``name``. Raises ValueError unless it is finite and not negative."""
+    value = real(f"{name}: eps", eps)
+    if not 0 <= value < inf:
+        raise ValueError(f"{name}: eps={eps} is not a finite number >= 0")
+    return value
+
+
+def shape_of(what: str, shape: Any) -> tuple[int, ...]:
+    """Return a sequence of ints as a tuple. Raises DtypeError."""
+    if not isinstance(shape, Sequence) or isinstance(shape, str | bytes):
+        raise DtypeError(f"{what} is a sequence of ints, got {shape!r:.60}")
+    return tuple([int_of(n, what) for n in shape])
+
+
 def cast(x: Any, dtype: DType) -> Any:
     """Return x in ``dtype``. Differentiable between floating types."""
+    rank("cast: x", x)
     return CastTo.apply(x, dtype)
 
 
 def to_device(x: Any, device: Device) -> Any:
     """Return a copy of x on ``device``. Differentiable."""
+    rank("to_device: x", x)
+    if not isinstance(device, Device):
+        raise TypeError(
+            f"to_device: device is a Device, got {type(device).__name__} {device!r:.60}; x.to() takes texts"
+        )
     return ToDevice.apply(x, device)
 
 
 def clone(x: Any) -> Any:
     """Return a copy of x. Differentiable."""
+    rank("clone: x", x)
     return Clone.apply(x)
 
 
 def view(x: Any, shape: tuple[int, ...]) -> Any:
     """Return x's memory in another shape; one size may be -1. Differentiable."""
+    rank("view: x", x)
+    if shape.__class__ is not tuple or -1 in shape:
+        shape = shape_of("view: shape", shape)
     if -1 in shape:
         known = -prod(shape)
         if shape.count(-1) > 1 or known <= 0 or x.numel % known:

@@ -57,6 +57,8 @@ def dropout(x: Any, p: float = 0.5, path: str = "") -> Any:
     check_p("dropout", p)
     if not isinstance(x, UserTensor):
         raise TypeError(f"dropout: x is a Tensor, got {type(x).__name__}")
+    if not isinstance(path, str):
+        raise TypeError(f"dropout: path is a str, got {type(path).__name__} {path!r:.60}")
     if not x.dtype.is_floating:  # before anything is drawn
         raise DtypeError(f"dropout: x has dtype {x.dtype}, expected a floating one")
     if p == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
-from ..backend.optable import Results, Scalar, Tensor, broadcast_shapes, op, require_shape
+from ..backend.optable import Results, Scalar, Tensor, broadcast_shapes, op, require_dtype, require_shape
 from ..dtype import DType, bool_, float32, int64, promote
 from ..errors import DtypeError
 from ..tensor import Tensor as UserTensor
@@ -131,6 +131,7 @@ def DivScalarForward(x: Tensor, scalar: Scalar, scalar_is_dividend: bool) -> Res
 def DivScalarBackward(grad: Tensor, x: Tensor, scalar: Scalar) -> Results:
     """dx = -grad scalar / x², the gradient of scalar / x (that of x / scalar is DivScalarForward of grad)."""
     require_shape("grad", grad.shape, x.shape)
+    require_dtype("x", x.dtype, grad.dtype)
     return [(x.shape, x.dtype)]
 
 
@@ -144,6 +145,7 @@ def PowForward(x: Tensor, scalar: Scalar, scalar_is_base: bool) -> Results:
 def PowBackward(grad: Tensor, x: Tensor, scalar: Scalar, scalar_is_base: bool) -> Results:
     """dx = grad s x^(s-1) (0 for s = 0), or grad s^x ln s (0 for s = 0) when the scalar s is the base."""
     require_shape("grad", grad.shape, x.shape)
+    require_dtype("x", x.dtype, grad.dtype)
     return [(x.shape, x.dtype)]
 
 
@@ -367,6 +369,14 @@ def number(name: str, value: Any, x: Any) -> Any:
     if not low <= value <= high:
         raise DtypeError(f"{name}: {value} does not fit {x.dtype} ({low}..{high}); cast the tensor first")
     return value
+
+
+def element(name: str, value: Any, x: Any) -> Any:
+    """Return ``value`` as what an element of tensor x can be. Raises as ``number``, and for a float in integers."""
+    found = number(name, value, x)
+    if isinstance(found, float) and not x.dtype.is_floating:
+        raise DtypeError(f"{name}: value {value} is a float, and the tensor {x.dtype}; cast one of them")
+    return found
 
 
 def bounds(dtype: DType) -> tuple[int, int]:

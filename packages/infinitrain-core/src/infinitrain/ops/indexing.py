@@ -21,7 +21,7 @@ from ..backend.optable import (
 from ..dtype import bool_, float32, int64, promote
 from ..errors import DtypeError, ShapeError
 from ..tensor import Tensor as UserTensor
-from .base import Cast, as_index, cast
+from .base import Cast, as_index, cast, rank
 from .compare import NotForward
 from .elementwise import in_dtype, number
 
@@ -131,9 +131,10 @@ def WhereBackward(condition: BoolMask, grad: Tensor, a_shape: tuple, b_shape: tu
 class Embedding(Function, op=EmbeddingForward):
     @staticmethod
     def forward(ctx: Any, index: Any, weight: Any) -> Any:
+        y = EmbeddingForward(index, weight)
         ctx.save(index)
         ctx.rows = weight.shape[0]
-        return EmbeddingForward(index, weight)
+        return y
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
@@ -201,7 +202,9 @@ def gather(x: Any, axis: int, index: Any) -> Any:
     index has as many axes as x, none but ``axis`` larger than x's. An index outside 0..n-1, negative ones included,
     raises IndexError.
     """
-    return Gather.apply(x, as_index("gather: index", index), axis_of(axis, x.ndim, "gather: axis"))
+    return Gather.apply(
+        x, as_index("gather: index", index), axis_of(axis, rank("gather: x", x), "gather: axis")
+    )
 
 
 def index_select(x: Any, axis: int, index: Any) -> Any:
@@ -210,11 +213,12 @@ def index_select(x: Any, axis: int, index: Any) -> Any:
     ``index_select(x, 0, i)`` is ``x[i]``. An index outside 0..n-1, negative ones included, raises IndexError.
     """
     index = as_index("index_select: index", index)
-    return IndexSelect.apply(x, index, axis_of(axis, x.ndim, "index_select: axis"))
+    return IndexSelect.apply(x, index, axis_of(axis, rank("index_select: x", x), "index_select: axis"))
 
 
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """Return x with ``value`` where mask is true (nonzero); x and mask broadcast."""
+    rank("masked_fill: x", x)
     return Mask.apply(x, _as_bool("masked_fill: mask", mask), number("masked_fill", value, x))
 
 

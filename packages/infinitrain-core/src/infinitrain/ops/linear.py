@@ -8,6 +8,7 @@ from ..autograd.function import Function
 from ..backend.optable import Results, Scalar, Tensor, broadcast_shapes, op, require_dtype, require_shape
 from ..dtype import float32
 from ..errors import DtypeError, ShapeError
+from .base import rank
 
 
 @op(
@@ -69,7 +70,7 @@ def MatmulForward(a: Tensor, b: Tensor) -> Results:
 @op(profile="training", results="da")
 def MatmulBackwardInput(b: Tensor, grad: Tensor, shape: tuple) -> Results:
     """da = grad bᵀ, summed over the axes along which a (of shape ``shape``) was broadcast."""
-    _matmul_operand(grad.shape[:-1] + b.shape[-2:-1], shape)
+    _require_product(grad, "b", b, -1, shape, grad.shape[-2:-1] + b.shape[-2:-1])
     require_dtype("grad", grad.dtype, b.dtype)
     return [(shape, grad.dtype)]
 
@@ -77,14 +78,23 @@ def MatmulBackwardInput(b: Tensor, grad: Tensor, shape: tuple) -> Results:
 @op(profile="training", results="db")
 def MatmulBackwardOther(a: Tensor, grad: Tensor, shape: tuple) -> Results:
     """db = aᵀ grad, summed over the axes along which b (of shape ``shape``) was broadcast."""
-    _matmul_operand((*grad.shape[:-2], a.shape[-1], grad.shape[-1]), shape)
+    _require_product(grad, "a", a, -2, shape, a.shape[-1:] + grad.shape[-1:])
     require_dtype("grad", grad.dtype, a.dtype)
     return [(shape, grad.dtype)]
 
 
-def _matmul_operand(full: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    if shape[-2:] != full[-2:] or broadcast_shapes(full, shape) != full:
-        raise ShapeError(f"an operand of shape {shape} cannot have a gradient of shape {full}")
+def _require_product(
+    grad: Any, name: str, other: Any, axis: int, shape: tuple[int, ...], matrix: tuple[int, ...]
+) -> None:
+    """Raise ShapeError unless grad is that of a product of an operand of ``shape`` with ``other``, which share ``axis``
+    of grad; ``matrix`` is what the operand's last two axes then are.
+    """
+    if len(grad.shape) < 2 or len(other.shape) < 2 or grad.shape[axis] != other.shape[axis]:
+        raise ShapeError(f"grad {grad.shape} and {name} {other.shape} need equal axes {axis}")
+    if shape[-2:] != matrix or broadcast_shapes(shape[:-2], other.shape[:-2]) != grad.shape[:-2]:
+        raise ShapeError(
+            f"an operand of shape {shape} with {name} {other.shape} makes no product of grad's shape {grad.shape}"
+        )
 
 
 @op(profile="extra", results="", writes="c")
@@ -149,17 +159,18 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 
 def matmul(a: Any, b: Any) -> Any:
     """Return ``a b`` for a (..., m, k), b (..., k, n), leading axes broadcast; a vector counts as one row or column."""
-    if a.ndim == 1 and b.ndim == 1:
+    m, n = rank("matmul: a", a), rank("matmul: b", b)
+    if m == n == 1:
         return matmul(a.unsqueeze(0), b.unsqueeze(1)).view(())
-    if a.ndim == 1:
+    if m == 1:
         return matmul(a.unsqueeze(0), b).squeeze(-2)
-    if b.ndim == 1:
+    if n == 1:
         return matmul(a, b.unsqueeze(1)).squeeze(-1)
     return Matmul.apply(a, b)
 
 
 def outer(a: Any, b: Any) -> Any:
     """Return the outer product (M, N) of vectors a (M,) and b (N,)."""
-    if a.ndim != 1 or b.ndim != 1:
+    if rank("outer: a", a) != 1 or rank("outer: b", b) != 1:
         raise ShapeError(f"outer: two vectors, got shapes {list(a.shape)} and {list(b.shape)}")
     return matmul(a.unsqueeze(1), b.unsqueeze(0))

@@ -8,6 +8,7 @@ from ..autograd.function import Function
 from ..backend.optable import Results, Scalar, Tensor, op, require_dtype, require_shape
 from ..dtype import DType, float32, float64
 from ..errors import DtypeError, ShapeError
+from .base import epsilon
 
 
 def statistics_dtype(dtype: DType) -> DType:
@@ -90,4 +91,4 @@ def layer_norm(x: Any, weight: Any, bias: Any = None, eps: float = 1e-5) -> Any:
     (x - mean) / sqrt(var + eps) weight + bias, with the biased variance. Weight and bias have one floating dtype, which
     need not be x's; their gradients have it too. Raises ShapeError, DtypeError.
     """
-    return LayerNorm.apply(x, weight, bias, float(eps))
+    return LayerNorm.apply(x, weight, bias, epsilon("layer_norm", eps))

@@ -18,12 +18,15 @@ from ..backend.optable import (
 )
 from ..dtype import float32, int64
 from ..errors import ShapeError
+from .base import flag, rank
 
 
 def reduced(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
     """Return ``shape`` without ``axes`` (counted from the front), or with 1 in their place."""
     for axis in axes:
         require_axis("axis", axis, len(shape))
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"axes {axes} name one axis twice")
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
     return tuple(n for i, n in enumerate(shape) if i not in axes)
@@ -220,12 +223,12 @@ Axes = int | Sequence[int] | None
 
 def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """Return the sum over ``axis`` (one, several, or None for all). Integers and bools give int64."""
-    return Sum.apply(x, axes_of(axis, x.ndim, "sum: axis"), bool(keepdims))
+    return Sum.apply(x, axes_of(axis, rank("sum: x", x), "sum: axis"), flag("sum: keepdims", keepdims))
 
 
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """Return the mean over ``axis`` (one, several, or None for all). Integers and bools give float32."""
-    return Mean.apply(x, axes_of(axis, x.ndim, "mean: axis"), bool(keepdims))
+    return Mean.apply(x, axes_of(axis, rank("mean: x", x), "mean: axis"), flag("mean: keepdims", keepdims))
 
 
 def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
@@ -233,7 +236,7 @@ def max(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
     Elements that tie share the gradient equally.
     """
-    return Max.apply(x, axes_of(axis, x.ndim, "max: axis"), bool(keepdims))
+    return Max.apply(x, axes_of(axis, rank("max: x", x), "max: axis"), flag("max: keepdims", keepdims))
 
 
 def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
@@ -241,7 +244,7 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
     Elements that tie share the gradient equally.
     """
-    return Min.apply(x, axes_of(axis, x.ndim, "min: axis"), bool(keepdims))
+    return Min.apply(x, axes_of(axis, rank("min: x", x), "min: axis"), flag("min: keepdims", keepdims))
 
 
 def argmax(x: Any, axis: int | None = -1, keepdims: bool = False) -> Any:
@@ -261,10 +264,11 @@ def argmin(x: Any, axis: int | None = -1, keepdims: bool = False) -> Any:
 
 
 def _argument(op: Any, name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
+    ndim, keep = rank(f"{name}: x", x), flag(f"{name}: keepdims", keepdims)
     if axis is None:
         found = op(x.view((x.numel,)), 0, False)
-        return found.view((1,) * x.ndim) if keepdims else found
-    return op(x, axis_of(axis, x.ndim, f"{name}: axis"), bool(keepdims))
+        return found.view((1,) * ndim) if keep else found
+    return op(x, axis_of(axis, ndim, f"{name}: axis"), keep)
 
 
 def norm(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
@@ -272,9 +276,9 @@ def norm(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
     Squares that overflow or vanish do no harm. The gradient x / norm is 0 where the norm is 0.
     """
-    return Norm.apply(x, axes_of(axis, x.ndim, "norm: axis"), bool(keepdims))
+    return Norm.apply(x, axes_of(axis, rank("norm: x", x), "norm: axis"), flag("norm: keepdims", keepdims))
 
 
 def cumsum(x: Any, axis: int = -1) -> Any:
     """Return the sums of x up to each element along ``axis``. Integers and bools give int64."""
-    return CumSum.apply(x, axis_of(axis, x.ndim, "cumsum: axis"))
+    return CumSum.apply(x, axis_of(axis, rank("cumsum: x", x), "cumsum: axis"))

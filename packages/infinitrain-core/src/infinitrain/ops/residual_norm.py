@@ -11,6 +11,7 @@ from ..autograd.function import Function
 from ..backend.optable import Results, Scalar, Tensor, op, require_shape
 from ..dtype import promote
 from ..errors import DtypeError
+from .base import epsilon
 from .elementwise import in_dtype
 from .norm import require_gradient, require_rows, require_scale, require_statistics, statistics_dtype
 
@@ -119,7 +120,7 @@ def add_layer_norm(
 
     x and residual (..., C) have one shape; their floating dtypes promote. Raises ShapeError, DtypeError.
     """
-    total, y = AddLayerNorm.apply(x, residual, weight, bias, float(eps))
+    total, y = AddLayerNorm.apply(x, residual, weight, bias, epsilon("add_layer_norm", eps))
     return total, y
 
 
@@ -128,5 +129,5 @@ def add_rms_norm(x: Any, residual: Any, weight: Any, eps: float = 1e-6) -> tuple
 
     x and residual (..., C) have one shape; their floating dtypes promote. Raises ShapeError, DtypeError.
     """
-    total, y = AddRmsNorm.apply(x, residual, weight, float(eps))
+    total, y = AddRmsNorm.apply(x, residual, weight, epsilon("add_rms_norm", eps))
     return total, y

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..autograd.function import Function
 from ..backend.optable import Results, Scalar, Tensor, op
+from .base import epsilon
 from .norm import require_gradient, require_rows, require_scale, require_statistics, statistics_dtype
 
 
@@ -46,4 +47,4 @@ def rms_norm(x: Any, weight: Any, eps: float = 1e-6) -> Any:
 
     The weight may have another floating dtype than x; its gradient has it too. Raises ShapeError, DtypeError.
     """
-    return RmsNorm.apply(x, weight, float(eps))
+    return RmsNorm.apply(x, weight, epsilon("rms_norm", eps))

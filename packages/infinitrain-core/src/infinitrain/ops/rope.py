@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..autograd.function import Function
-from ..backend.optable import Results, Tensor, op, require_shape
+from ..backend.optable import Results, Tensor, int_of, op, require_shape
 from ..device import CPU, Device
 from ..dtype import DType, as_dtype, float32, float64
 from ..errors import DtypeError, ShapeError
+from .base import real
 from .norm import statistics_dtype
 
 
@@ -121,13 +122,15 @@ def rope_table(
     """
     from ..creation import from_numpy
 
+    size, length = int_of(size, "rope_table: size"), int_of(length, "rope_table: length")
+    theta = real("rope_table: theta", theta)
     if size < 2 or size % 2 or length < 0:
         raise ShapeError(f"rope_table: size={size} is an even number >= 2, length={length} one >= 0")
-    if not theta > 0:
-        raise ShapeError(f"rope_table: theta={theta} is not positive")
+    if not 0 < theta < np.inf:
+        raise ShapeError(f"rope_table: theta={theta} is no positive finite number")
     kept = as_dtype(dtype)
     if kept not in (float32, float64):
         raise DtypeError(f"rope_table: dtype={kept}: float32, or float64 for float64 tensors")
-    angles = np.arange(length)[:, None] * float(theta) ** (-2.0 * np.arange(size // 2) / size)
+    angles = np.arange(length)[:, None] * theta ** (-2.0 * np.arange(size // 2) / size)
     cos, sin = (from_numpy(f(angles).astype(kept.numpy), device) for f in (np.cos, np.sin))
     return cos, sin

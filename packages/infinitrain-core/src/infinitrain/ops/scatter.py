@@ -10,6 +10,7 @@ from ..backend.optable import (
     Results,
     Tensor,
     axis_of,
+    int_of,
     op,
     require_dtype,
     require_index,
@@ -17,7 +18,7 @@ from ..backend.optable import (
 )
 from ..dtype import DType, as_dtype, int64, promote
 from ..errors import DtypeError, ShapeError
-from .base import as_index, cast
+from .base import as_index, cast, rank, shape_of
 from .indexing import GatherForward, require_gather
 
 
@@ -90,7 +91,8 @@ def scatter(values: Any, axis: int, index: Any, shape: tuple[int, ...]) -> Any:
     the last in row-major order stays and the others get no gradient. An index outside 0..n-1, negative ones included,
     raises IndexError.
     """
-    shape = tuple(int(n) for n in shape)
+    rank("scatter: values", values)
+    shape = shape_of("scatter: shape", shape)
     index = as_index("scatter: index", index)
     return Scatter.apply(values, index, shape, axis_of(axis, len(shape), "scatter: axis"))
 
@@ -101,6 +103,8 @@ def scatter_add(x: Any, axis: int, index: Any, values: Any) -> Any:
     index has the shape of values, no axis but ``axis`` larger than x's; the dtypes of x and values promote. Half floats
     are summed in float32. An index outside 0..n-1, negative ones included, raises IndexError.
     """
+    rank("scatter_add: x", x)
+    rank("scatter_add: values", values)
     index, dtype = as_index("scatter_add: index", index), promote(x.dtype, values.dtype)
     x, values = (t if t.dtype is dtype else cast(t, dtype) for t in (x, values))
     return ScatterAdd.apply(x, index, values, axis_of(axis, x.ndim, "scatter_add: axis"))
@@ -111,4 +115,4 @@ def one_hot(index: Any, classes: int, dtype: DType | str = int64) -> Any:
 
     An index outside 0..classes-1 raises IndexError.
     """
-    return OneHot(as_index("one_hot: index", index), int(classes), as_dtype(dtype))
+    return OneHot(as_index("one_hot: index", index), int_of(classes, "one_hot: classes"), as_dtype(dtype))

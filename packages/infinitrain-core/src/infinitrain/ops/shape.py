@@ -15,6 +15,7 @@ from ..backend.optable import (
     axes_of,
     axis_of,
     broadcast_shapes,
+    int_of,
     op,
     require_axis,
     require_dtype,
@@ -22,7 +23,7 @@ from ..backend.optable import (
 )
 from ..dtype import promote
 from ..errors import DtypeError, ShapeError
-from .base import cast, clone, view
+from .base import cast, clone, rank, shape_of, view
 
 Shape = tuple[int, ...]
 
@@ -277,26 +278,28 @@ class Triu(Function, op=TriuForward):
 
 def transpose(x: Any, axis0: int = -2, axis1: int = -1) -> Any:
     """Return x with two axes exchanged (a copy)."""
-    n = x.ndim
+    n = rank("transpose: x", x)
     return Transpose.apply(x, axis_of(axis0, n, "transpose: axis0"), axis_of(axis1, n, "transpose: axis1"))
 
 
 def permute(x: Any, axes: Sequence[int]) -> Any:
     """Return x with its axes in another order (a copy): axis i of the result is axis axes[i] of x."""
-    return Permute.apply(x, tuple(axis_of(axis, x.ndim, "permute: axis") for axis in axes))
+    n = rank("permute: x", x)
+    wanted = tuple([axis_of(axis, n, "permute: axes") for axis in shape_of("permute: axes", axes)])
+    return Permute.apply(x, wanted)
 
 
 def split(x: Any, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
     """Return x cut along ``axis`` into pieces of ``size`` (the last may be shorter) or of given sizes."""
-    axis = axis_of(axis, x.ndim, "split: axis")
+    axis = axis_of(axis, rank("split: x", x), "split: axis")
     n = x.shape[axis]
     if isinstance(size, Sequence):
-        sizes = tuple(int(s) for s in size)
+        sizes = shape_of("split: size", size)
         if any(s < 0 for s in sizes) or builtins.sum(sizes) != n:
             raise ShapeError(
                 f"split: sizes {sizes} do not add up to {n}, the size of axis {axis} of {list(x.shape)}"
             )
-    elif size < 1:
+    elif (size := int_of(size, "split: size")) < 1:
         raise ShapeError(f"split: size {size}; pieces have at least one element")
     else:
         sizes = tuple(min(size, n - start) for start in range(0, n, size)) or (0,)
@@ -305,8 +308,7 @@ def split(x: Any, size: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
 
 def concat(tensors: Sequence[Any], axis: int = 0) -> Any:
     """Return tensors joined along ``axis``; other axes are equal, dtypes promote."""
-    if not tensors:
-        raise ShapeError("concat: needs at least one tensor")
+    _require_tensors("concat", tensors)
     axis = axis_of(axis, tensors[0].ndim, "concat: axis")
     dtype = reduce(promote, [t.dtype for t in tensors])
     return Concat.apply(axis, *[t if t.dtype is dtype else cast(t, dtype) for t in tensors])
@@ -314,8 +316,7 @@ def concat(tensors: Sequence[Any], axis: int = 0) -> Any:
 
 def stack(tensors: Sequence[Any], axis: int = 0) -> Any:
     """Return tensors of one shape joined along a new ``axis``; dtypes promote."""
-    if not tensors:
-        raise ShapeError("stack: needs at least one tensor")
+    _require_tensors("stack", tensors)
     for i, t in enumerate(tensors):
         if t.shape != tensors[0].shape:
             raise ShapeError(
@@ -325,19 +326,35 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Any:
     return concat([unsqueeze(t, axis) for t in tensors], axis)
 
 
+def _require_tensors(name: str, tensors: Any) -> None:
+    if not isinstance(tensors, list | tuple):
+        raise TypeError(
+            f"{name}: tensors is a list or tuple of tensors, got {type(tensors).__name__} {tensors!r:.60}"
+        )
+    if not tensors:
+        raise ShapeError(f"{name}: tensors={tensors!r} needs at least one tensor")
+    for i, t in enumerate(tensors):
+        rank(f"{name}: tensors[{i}]", t)
+
+
 def repeat_interleave(x: Any, repeats: int, axis: int) -> Any:
     """Return each element along ``axis`` ``repeats`` times in a row: a b gives a a b b."""
-    return RepeatInterleave.apply(x, int(repeats), axis_of(axis, x.ndim, "repeat_interleave: axis"))
+    return RepeatInterleave.apply(
+        x,
+        int_of(repeats, "repeat_interleave: repeats"),
+        axis_of(axis, rank("repeat_interleave: x", x), "repeat_interleave: axis"),
+    )
 
 
 def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
     """Return x repeated along axes of size 1 and new leading axes to ``shape`` (a copy); -1 keeps a size."""
-    offset = len(shape) - x.ndim
+    shape = shape_of("broadcast_to: shape", shape)
+    offset = len(shape) - rank("broadcast_to: x", x)
     if offset < 0:
         raise ShapeError(
             f"broadcast_to: shape {list(x.shape)} does not broadcast to {list(shape)}, which has fewer axes"
         )
-    sizes = tuple(x.shape[i - offset] if n == -1 and i >= offset else int(n) for i, n in enumerate(shape))
+    sizes = tuple(x.shape[i - offset] if n == -1 and i >= offset else n for i, n in enumerate(shape))
     return Expand.apply(x, sizes)
 
 
@@ -346,19 +363,20 @@ expand = broadcast_to
 
 def tril(x: Any, diagonal: int = 0) -> Any:
     """Return x (..., M, N) with zeros above the diagonal; ``diagonal`` > 0 moves it up."""
-    return Tril.apply(x, int(diagonal))
+    return Tril.apply(x, int_of(diagonal, "tril: diagonal"))
 
 
 def triu(x: Any, diagonal: int = 0) -> Any:
     """Return x (..., M, N) with zeros below the diagonal; ``diagonal`` > 0 moves it up."""
-    return Triu.apply(x, int(diagonal))
+    return Triu.apply(x, int_of(diagonal, "triu: diagonal"))
 
 
 def flatten(x: Any, start: int = 0, end: int = -1) -> Any:
     """Return x's memory with axes ``start`` to ``end`` (inclusive) as one; a 0-d tensor becomes (1,)."""
-    if not x.ndim:
+    n = rank("flatten: x", x)
+    if not n:
         return view(x, (1,))
-    start, end = axis_of(start, x.ndim, "flatten: start"), axis_of(end, x.ndim, "flatten: end")
+    start, end = axis_of(start, n, "flatten: start"), axis_of(end, n, "flatten: end")
     if start > end:
         raise ShapeError(f"flatten: start {start} comes after end {end}")
     merged = 1
@@ -369,9 +387,10 @@ def flatten(x: Any, start: int = 0, end: int = -1) -> Any:
 
 def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
     """Return x's memory without ``axis`` (one or several, of size 1), or without all axes of size 1."""
+    ndim = rank("squeeze: x", x)
     if axis is None:
         return view(x, tuple(n for n in x.shape if n != 1))
-    axes = axes_of(axis, x.ndim, "squeeze: axis")
+    axes = axes_of(axis, ndim, "squeeze: axis")
     for a in axes:
         if x.shape[a] != 1:
             raise ShapeError(f"squeeze: axis {a} of {list(x.shape)} has size {x.shape[a]}, not 1")
@@ -380,5 +399,5 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None) -> Any:
 
 def unsqueeze(x: Any, axis: int) -> Any:
     """Return x's memory with a new axis of size 1 at ``axis`` of the result."""
-    axis = axis_of(axis, x.ndim + 1, "unsqueeze: axis")
+    axis = axis_of(axis, rank("unsqueeze: x", x) + 1, "unsqueeze: axis")
     return view(x, (*x.shape[:axis], 1, *x.shape[axis:]))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..autograd.function import Function
 from ..backend.optable import Results, Tensor, axis_of, op, require_axis, require_dtype, require_shape
+from .base import rank
 
 
 def _same(x: Any, axis: int, y: Any = None) -> Results:
@@ -68,9 +69,9 @@ class LogSoftmax(Function, op=LogSoftmaxForward):
 
 def softmax(x: Any, axis: int = -1) -> Any:
     """Return exp(x) / sum exp(x) along ``axis``."""
-    return Softmax.apply(x, axis_of(axis, x.ndim, "softmax: axis"))
+    return Softmax.apply(x, axis_of(axis, rank("softmax: x", x), "softmax: axis"))
 
 
 def log_softmax(x: Any, axis: int = -1) -> Any:
     """Return log softmax(x) along ``axis``, without the loss of digits of taking the logarithm afterwards."""
-    return LogSoftmax.apply(x, axis_of(axis, x.ndim, "log_softmax: axis"))
+    return LogSoftmax.apply(x, axis_of(axis, rank("log_softmax: x", x), "log_softmax: axis"))

@@ -9,10 +9,10 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..backend.optable import broadcast_shapes
 from ..dtype import bool_
-from ..errors import DtypeError, ShapeError
+from ..errors import ShapeError
 from ..tensor import Tensor as UserTensor
-from .base import Copy, cast, view
-from .elementwise import number
+from .base import Copy, cast, rank, view
+from .elementwise import element
 from .indexing import WhereForward, index_select
 from .shape import Slice, SliceAssign, broadcast_to, permute
 
@@ -40,6 +40,7 @@ def getitem(x: Any, index: Any) -> Any:
     Raises IndexError out of range; in a tensor of indices negative ones are out of range. Raises TypeError for arrays,
     lists and masks.
     """
+    rank("getitem: x", x)
     region = _region(x, index)
     part = Slice.apply(x, region.starts, region.ends, region.steps)
     if part.shape != region.shape:
@@ -59,6 +60,7 @@ def setitem(x: Any, index: Any, value: Any) -> None:
     ``value`` is a number or a tensor that broadcasts to the region, cast to x's dtype; for a mask a number or a tensor
     with one element. Raises AutogradError where the graph would need what x held, or would lose what value came from.
     """
+    rank("setitem: x", x)
     x._writable("x[index] = value", value)
     with no_grad():
         value = _value(x, value)
@@ -97,10 +99,7 @@ def _set_where(x: Any, mask: Any, value: Any) -> None:
 def _value(x: Any, value: Any) -> Any:
     """Return a value as a tensor of x's dtype and device, sharing no memory with x."""
     if not isinstance(value, UserTensor):
-        value = number("x[index] = value", value, x)
-        if isinstance(value, float) and not x.dtype.is_floating:
-            raise DtypeError(f"x[index] = value: value is a float, and x {x.dtype}; cast one of them")
-        return x.new_full((), value)
+        return x.new_full((), element("x[index] = value", value, x))
     if value.dtype is not x.dtype:
         return cast(value, x.dtype)
     shared = value is x or (x._version is not None and value._version is x._version)

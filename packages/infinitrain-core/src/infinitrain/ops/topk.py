@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
-from ..backend.optable import Results, Tensor, axis_of, op, require_axis
+from ..backend.optable import Results, Tensor, axis_of, int_of, op, require_axis
 from ..dtype import int64
 from ..errors import ShapeError
+from .base import flag, rank
 from .scatter import ScatterForward
 
 
@@ -42,5 +43,10 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any
     Of equal elements the one with the lowest index comes first. NaN counts as larger than any number: first among the
     largest, last among the smallest.
     """
-    found: tuple[Any, Any] = TopK.apply(x, int(k), axis_of(axis, x.ndim, "topk: axis"), bool(largest))
+    found: tuple[Any, Any] = TopK.apply(
+        x,
+        int_of(k, "topk: k"),
+        axis_of(axis, rank("topk: x", x), "topk: axis"),
+        flag("topk: largest", largest),
+    )
     return found
