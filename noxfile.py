@@ -170,7 +170,9 @@ def conformance(session: nox.Session) -> None:
 
 def _own_backend(name: str, suite_args: Sequence[str], *, write: bool) -> list[str]:
     """Return what the suite needs for a backend of this repository; a whole run must skip what is listed."""
-    args = ["--backend_module", "strict_provider:register_backend"] if name == "strict" else []
+    args = []
+    if name == "strict":
+        args += ["--backend_module", "strict_provider:register_backend", "--workers", WORKERS]
     if not {"--level", "--op", "-k", "--"} & set(suite_args):
         known = str(ROOT / "conformance" / "expected" / f"{name}.toml")
         args += ["--write_known_skips" if write else "--known_skips", known]
