@@ -146,7 +146,7 @@ def test_errors_name_the_function_and_the_values():
             r"split: sizes \(1, 2\) do not add up to 2, the size of axis 0 of \[2, 3\]",
         ),
         (lambda: ops.concat([x, it.ones(2, 2)]), r"tensors\[1\] has shape \(2, 2\), tensors\[0\] \(2, 3\)"),
-        (lambda: ops.concat([]), "concat: tensors=\[\] needs at least one tensor"),
+        (lambda: ops.concat([]), r"concat: tensors=\[\] needs at least one tensor"),
         (lambda: ops.stack([x, it.ones(3)]), r"stack: tensors\[1\] has shape \[3\], tensors\[0\] \[2, 3\]"),
         (lambda: ops.repeat_interleave(x, -1, 0), "repeats -1 is negative"),
         (lambda: ops.expand(x, (2, 4)), r"shapes? \(2, 3\)"),

@@ -211,7 +211,7 @@ def test_setitem_errors():
         x[it.tensor([0])] = 1.0
     with pytest.raises(IndexError, match="index 2 is out of range for axis 0"):
         x[2] = 1.0
-    with pytest.raises(DtypeError, match="value 0.5 is a float, and the tensor int64"):
+    with pytest.raises(DtypeError, match=r"value 0\.5 is a float, and the tensor int64"):
         it.tensor([1, 2])[0] = 0.5
     with pytest.raises(DtypeError, match=r"x\[index\] = value: 300 does not fit uint8"):
         it.tensor([1, 2], "uint8")[0] = 300
