@@ -6,9 +6,14 @@ bfloat16, float16: element by element, PyTorch computing in float64 from the sam
 
     allowed = 0.51 ulp(exact) + 2**-19 max |exact|
 
-which is one rounding of sums in float32 at any length [contract 4.7]. ``ROUNDED`` lists, with the reason, what rounds in
-between; there PyTorch rounds in the same places, and ours may be twice as far from float64 as PyTorch's own half result
-is, at the worst element. Where PyTorch's half result is within the limit too, the two are at most one unit apart.
+which is one rounding of sums in float32 at any length [contract 4.7]. ``ROUNDED`` lists, with the reason, what rounds
+in between; there PyTorch rounds in the same places, and ours may be twice as far from float64 as PyTorch's own half
+result is, at the worst element. Where PyTorch's half result is within the limit too, the two are at most one unit
+apart.
+
+float32 at extreme scales: PyTorch in float64 from the same inputs; ``SINGLE`` of the largest element.
+
+Integers, bools, and what moves elements: equal.
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ ROUNDED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("add_layer_norm", "add_rms_norm"), _SUM),
     "linear_gelu": "the gradient passes GELU's derivative on, rounded, to two matrix products",
     "attention": "the gradient is made of the result, which was rounded; PyTorch rounds the probabilities as well",
+    "VocabParallelCrossEntropyBackward": "it is given probabilities, which were rounded",
     "linear_cross_entropy": "logits are rounded, as those of a linear layer are",
 }
 """Ops, or single cases, that round in between."""
@@ -80,3 +86,15 @@ def _worst(a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> float:
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(np.where(same, 0, np.abs(a - b) / allowed).max(initial=0))
+
+
+def assert_scaled(case: Any, what: str, ours: Any, exact: Any) -> None:
+    """Fail unless a float32 result is PyTorch's in float64, where float32 reaches, to a few units of the largest."""
+    a, c = array(ours), array(exact)
+    with np.errstate(over="ignore"):
+        rounded = c.astype(np.float32).astype(np.float64)
+    largest = np.abs(c[np.isfinite(rounded)]).max(initial=0)
+    worst = _worst(a, rounded, SINGLE * largest + 2.0**-149)
+    assert worst <= 1, (
+        f"{case} {what}: {worst:.3g} times the limit\nours {a.reshape(-1)[:6]}\nexact {c.reshape(-1)[:6]}"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     clamp,
     compare,
+    dropout,
     elementwise,
     fused,
     indexing,
@@ -13,6 +14,7 @@ from . import (
     norm,
     reduction,
     rope,
+    rows,
     scatter,
     shape,
     unary,
@@ -24,6 +26,7 @@ CASES: tuple[Case, ...] = (
     *elementwise.CASES,
     *clamp.CASES,
     *compare.CASES,
+    *dropout.CASES,
     *reduction.CASES,
     *shape.CASES,
     *indexing.CASES,
@@ -33,4 +36,5 @@ CASES: tuple[Case, ...] = (
     *fused.CASES,
     *norm.CASES,
     *rope.CASES,
+    *rows.CASES,
 )

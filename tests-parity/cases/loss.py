@@ -41,7 +41,18 @@ def _linear(about: str, rows: tuple[int, ...], classes: int, smoothing: float, r
     )
 
 
+def _in_place(about: str, *shape: int) -> Case:
+    """The logits' memory becomes their gradient; they are a copy, of which PyTorch's gradient is the same."""
+    options = {"label_smoothing": 0.1, "in_place": True}
+    return Case(
+        *("cross_entropy", about, lambda f, x, y: f(x * 1.0, y, **options)),
+        lambda x, y: F.cross_entropy(x.reshape(-1, shape[-1]), y.reshape(-1), label_smoothing=0.1),
+        (normal(*shape), _some_ignored(shape[-1], *shape[:-1])),
+    )
+
+
 CASES = [
+    _in_place("in place", 2, 5, 11),
     _cross_entropy("smoothed", normal(9, 11), whole(0, 11, 9), 0.1, "mean"),
     _cross_entropy("smoothed, some ignored", normal(2, 5, 11), _some_ignored(11, 2, 5), 0.3, "mean"),
     _cross_entropy("uniform", normal(9, 11), whole(0, 11, 9), 1.0, "mean"),
