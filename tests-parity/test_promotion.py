@@ -97,8 +97,8 @@ def test_dtypes_with_a_number(op: str, number: float, first: bool) -> None:
 
 @pytest.mark.parametrize("op", ["add", "mul", "maximum"])
 def test_a_tensor_without_axes_counts_as_any_other(op: str) -> None:
-    """Where PyTorch lets a 0-d tensor decide between kinds only (bool, integer, float), ours promotes by dtypes alone, as
-    NumPy 2 and the array API standard do: what a dtype is does not depend on shapes.
+    """PyTorch lets a 0-d tensor decide between kinds only (bool, integer, float). Ours promotes by dtypes alone, as
+    NumPy 2 and the array API standard do: a result's dtype does not depend on shapes.
     """
     run, reference = PAIRS[op]
     for a, b in product(ALL, ALL):
@@ -106,5 +106,7 @@ def test_a_tensor_without_axes_counts_as_any_other(op: str) -> None:
             continue
         ours = run(it.ones(3).astype(a), it.ones(()).astype(b))
         assert ours.dtype is promote(a, b)
-        theirs = dtype_of(reference(torch.ones(3, dtype=_torch_type(a)), torch.ones((), dtype=_torch_type(b))))
+        theirs = dtype_of(
+            reference(torch.ones(3, dtype=_torch_type(a)), torch.ones((), dtype=_torch_type(b)))
+        )
         assert theirs == (promote(a, b) if KINDS[b.kind] > KINDS[a.kind] else a).name, f"{a}, {b}"
