@@ -100,6 +100,20 @@ def test_erf_is_accurate_everywhere(rng):
     assert math.isnan(special[2])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_erf_of_subnormal_numbers(dtype):
+    info = np.finfo(dtype)
+    x = (info.smallest_subnormal * np.array([1, 4, 1000, -77777], dtype)).astype(dtype)
+    x = np.append(x, [info.tiny, 5 * info.tiny]).astype(dtype)
+
+    y = ops.erf(it.from_numpy(x)).numpy()
+
+    slope = 2 / math.sqrt(math.pi)
+    # In units of the smallest number, and not in float64 arithmetic on it, which would round as well.
+    units, want = y / info.smallest_subnormal, (x / info.smallest_subnormal) * slope
+    np.testing.assert_allclose(units, want, atol=1.1, rtol=4 * info.eps)
+
+
 def test_erf_of_integers_is_float32():
     y = ops.erf(it.tensor([-1, 0, 2], "int16"))
     assert y.dtype is it.float32

@@ -20,6 +20,8 @@ _Q = (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
     -1.42647390514189e-02,
 )  # fmt: skip
+# Near 1 in size at x = 0: x P(x²) is as large as the result, and no bits of a small one go lost on the way.
+_P, _Q = tuple(64 * c for c in _P), tuple(64 * c for c in _Q)
 
 
 def ErfForward(x: Any, *, out: Any) -> None:
