@@ -230,3 +230,51 @@ def test_cross_entropy(targets: list[int]) -> None:
         ops.cross_entropy(it.from_numpy(logits), it.from_numpy(index)),
         F.cross_entropy(torch.tensor(logits), torch.tensor(index)),
     )
+
+
+INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]
+_ORDER = ["maximum", "minimum", "equals", "not_equals", "lt", "le", "gt", "ge", "logical_and", "logical_or"]
+_WHOLE = {
+    "one": ["neg", "abs", "reciprocal", "exp", "sqrt", "sin", "sigmoid", "logical_not", "isfinite"],
+    "two": ["add", "sub", "mul", "div", *_ORDER],
+    "a number": ["add", "sub", "mul", "div", *_ORDER[2:8]],
+    "rows": ["sum", "max", "min", "argmax", "argmin", "cumsum"],
+}
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("name", [f"{form}: {name}" for form, names in _WHOLE.items() for name in names])
+def test_integers(name: str, dtype: str) -> None:
+    """The least and the largest integers: sums wrap around, orders hold, functions are those of the float32."""
+    form, op = name.split(": ")
+    info = torch.iinfo(getattr(torch, dtype))
+    values = [
+        info.min,
+        info.min + 1,
+        info.max,
+        info.max - 1,
+        0,
+        1,
+        2,
+        7,
+        100,
+        *([-1, -2, -7] if info.min else []),
+    ]
+    x = torch.tensor(values, dtype=getattr(torch, dtype))
+    inputs: list[Any] = [x]
+    if form == "two":
+        inputs = [part.reshape(-1) for part in torch.meshgrid(x, x, indexing="ij")]
+    elif form == "rows":
+        rows = torch.cartesian_prod(x, x, x)
+        inputs = [
+            rows[(rows.diff(dim=1) != 0).all(1) & (rows[:, 0] != rows[:, 2])]
+        ]  # of equals, none is promised
+    numbers = (3, 2.5) if form == "a number" else (None,)
+    for number in numbers:
+        for first in (False, True) if number and op in ("add", "sub", "mul", "div") else (False,):
+            extra = [] if number is None else [number]
+            args = [*extra, *inputs] if first else [*inputs, *extra]
+            axis = [-1] if form == "rows" else []
+            theirs = _theirs(op)(*args, *axis)
+            mine = getattr(ops, op)(*[ours(a) if isinstance(a, torch.Tensor) else a for a in args], *axis)
+            _agree(mine, theirs, theirs, f"{op} of {dtype}, {number}", 0.0)
