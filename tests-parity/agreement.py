@@ -27,9 +27,14 @@ def array(value: Any) -> np.ndarray:
 
 
 def ratio(ours: Any, theirs: Any) -> float:
-    """Return norm(ours - theirs) / norm(theirs), in float64; 0 for equal zeros. Shapes must be equal."""
+    """Return norm(ours - theirs) / norm(theirs), in float64; 0 for equal zeros, and for NaN beside NaN.
+
+    Shapes must be equal.
+    """
     a, b = array(ours), array(theirs)
     assert a.shape == b.shape, f"shape {a.shape}, theirs {b.shape}"
+    numbers = ~(np.isnan(a) & np.isnan(b))
+    a, b = a[numbers], b[numbers]
     difference = float(np.linalg.norm(a.astype(np.float64) - b.astype(np.float64)))
     size = float(np.linalg.norm(b.astype(np.float64)))
     return difference / size if size else (inf if difference else 0.0)

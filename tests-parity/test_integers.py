@@ -41,6 +41,7 @@ FLOATS_ONLY = {
     **dict.fromkeys(("linear_cross_entropy", "rope"), "PyTorch's is composed, and promotes by accident"),
     "embedding": "a table is a parameter",
     "dropout": "an activation",
+    **dict.fromkeys(("softmax", "log_softmax"), "PyTorch takes integers only where there are none"),
 }
 ODD_NUMBERS = {
     "setitem-number": "2.5 is not put into integers",

@@ -7,6 +7,7 @@ from . import (
     compare,
     dropout,
     elementwise,
+    empty,
     fused,
     indexing,
     linear,
@@ -37,4 +38,5 @@ CASES: tuple[Case, ...] = (
     *norm.CASES,
     *rope.CASES,
     *rows.CASES,
+    *empty.CASES,
 )
