@@ -5,6 +5,7 @@ Checked once per plan. Every error names the op, the argument and its value.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any, Final
 
@@ -100,12 +101,23 @@ def common_device(row: Op, args: tuple[Any, ...], tensors: list[DeviceTensor]) -
     device = tensors[0].device
     for t in tensors:
         if t.device is not device:
+            where = [f"{name} on {x.device}" for name, x in _named(row, args)]
             raise DeviceMismatchError(
-                f"{row.name}: tensors on {device} and on {t.device}; move one with .to() [contract 3.5]",
+                f"{row.name}: tensors on {device} and on {t.device} ({', '.join(where)}); move one with .to() "
+                "[contract 3.5]",
                 op=row.name,
                 devices=(device, t.device),
             )
     return device
+
+
+def _named(row: Op, args: tuple[Any, ...]) -> Iterator[tuple[str, DeviceTensor]]:
+    """Yield all tensors with their names, those in lists with their places."""
+    for p, a in zip(row.params, args, strict=True):
+        if p.kind == "list":
+            yield from ((f"{p.name}[{i}]", t) for i, t in enumerate(a))
+        elif isinstance(a, DeviceTensor):
+            yield p.name, a
 
 
 def check_results(row: Op, args: tuple[Any, ...], results: Results, tensors: list[DeviceTensor]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from ..autograd.function import Function
 from ..backend.optable import Results, Scalar, Tensor, broadcast_shapes, op, require_dtype, require_shape
 from ..dtype import float32, promote
+from ..errors import DtypeError
 from .base import Cast
 from .elementwise import bounds, number, operand_gradients
 
@@ -15,6 +16,9 @@ from .elementwise import bounds, number, operand_gradients
 @op(profile="training", dtypes="numeric", gradient="ClampBackward")
 def ClampForward(x: Tensor, low: Scalar, high: Scalar) -> Results:
     """x, or low where it is below, or high where it is above; NaN stays NaN. Integers take integer bounds."""
+    for name, bound in (("low", low), ("high", high)):
+        if isinstance(bound, float) and not x.dtype.is_floating:
+            raise DtypeError(f"{name} is a float, {bound}, and x {x.dtype}; cast x first")
     return [(x.shape, x.dtype)]
 
 

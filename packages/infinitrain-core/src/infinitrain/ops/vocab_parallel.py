@@ -19,7 +19,7 @@ from ..backend.optable import (
     require_shape,
 )
 from ..dtype import bool_
-from ..errors import ShapeError
+from ..errors import DtypeError, ShapeError
 from .loss import check_options, statistics
 
 
@@ -58,6 +58,8 @@ def VocabParallelCrossEntropyBackward(
     """
     rows = softmax_local.shape[:-1]
     require_shape("softmax_local", softmax_local.shape, (*rows, vocab_size_local))
+    if not softmax_local.dtype.is_floating:
+        raise DtypeError(f"softmax_local has dtype {softmax_local.dtype}, expected a floating one")
     if grad.shape != ():
         require_shape("grad", grad.shape, rows)
     for name, mask in (("target_mask", target_mask), ("valid_mask_local", valid_mask_local)):
