@@ -9,7 +9,7 @@ import pytest
 from agreement import array, assert_agree, note
 from cases import CASES, Case
 from tensors import as_tuple, dtype_of, exact, pair, send_back
-from tolerances import DOUBLE, HALVES, SINGLE, assert_half, assert_scaled
+from tolerances import DOUBLE, HALVES, SINGLE, assert_half, assert_scaled, single
 
 from infinitrain import ops
 
@@ -30,7 +30,7 @@ CANCELS = {
 def test_results_and_gradients(case: Case, dtype: str) -> None:
     rng = np.random.default_rng(crc32(str(case).encode()))
     ours, theirs = zip(*[pair(make(rng), dtype) for make in case.inputs], strict=True)
-    tolerance = DOUBLE if dtype == "float64" and not case.narrow else SINGLE
+    tolerance = DOUBLE if dtype == "float64" and not case.narrow else single(case)
 
     our_results = as_tuple(case.ours(getattr(ops, case.op), *ours))
     their_results = as_tuple(case.theirs(*theirs))

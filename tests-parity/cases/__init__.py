@@ -10,6 +10,7 @@ from . import (
     empty,
     fused,
     indexing,
+    large,
     linear,
     loss,
     norm,
@@ -39,4 +40,5 @@ CASES: tuple[Case, ...] = (
     *rope.CASES,
     *rows.CASES,
     *empty.CASES,
+    *large.CASES,
 )
