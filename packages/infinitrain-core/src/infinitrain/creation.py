@@ -151,8 +151,8 @@ def arange(
     start, stop = (0, start) if stop is None else (start, stop)
     given = {"start": start, "stop": stop, "step": step}
     for name, value in given.items():
-        if not np.isfinite(real(f"arange: {name}", value)):
-            raise ValueError(f"arange: {name}={value} is not finite")
+        if not abs(real(f"arange: {name}", value)) < 2**63:
+            raise ValueError(f"arange: {name}={value} is not finite, or does not fit int64")
     if not step:
         raise ValueError(f"arange: step={step} leads nowhere")
     if (float(stop) - float(start)) / float(step) >= 2**59:

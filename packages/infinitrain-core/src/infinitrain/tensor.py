@@ -85,6 +85,8 @@ class Tensor(TensorMethods, DeviceTensor):
         if value is None:
             self._stale = True
             return
+        if not isinstance(value, Tensor):
+            raise TypeError(f"grad is a Tensor or None, got {type(value).__name__} {value!r:.60}")
         if value.shape != self.shape or value.device is not self.device or not value.dtype.is_floating:
             raise ShapeError(
                 f"grad is {value.spec}, the tensor {self.spec}: shape and device are to be equal"

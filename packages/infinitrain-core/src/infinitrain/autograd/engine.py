@@ -40,6 +40,8 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
                 f"backward() needs a gradient for a tensor of shape {list(root.shape)}, not a scalar"
             )
         return root.new_full(root.shape, 1.0)
+    if not isinstance(gradient, Tensor):
+        raise TypeError(f"backward(): gradient is a Tensor, got {type(gradient).__name__} {gradient!r:.60}")
     if gradient.shape != root.shape or gradient.dtype is not root.dtype or gradient.device is not root.device:
         raise AutogradError(f"backward(): gradient is {gradient.spec}, the tensor {root.spec}")
     return gradient.clone()  # it may be the memory of a gradient that this very pass writes
