@@ -16,8 +16,8 @@ import numpy as np
 from .backend import registration, runtime
 from .backend.ccl import CclImpl
 from .backend.guard_impl import DeviceGuardImpl, LaunchInfo
+from .backend.problems import CONTRACT
 from .backend.registration import (
-    CONTRACT,
     PrivateUse1BackendRegistration,
     register_device_guard_impl,
     register_privateuse1_backend,

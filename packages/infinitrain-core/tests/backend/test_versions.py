@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import infinitrain as it
-from infinitrain.backend import OPS, optable, register_kernel, registration
+from infinitrain.backend import OPS, optable, problems, register_kernel
 from infinitrain.device import DeviceType
 from infinitrain.errors import BackendRegistrationError, NotSupportedError
 from infinitrain.testing import host_backend, temporary_backend
@@ -19,7 +19,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     """Core at 1.1, with an op whose second parameter is new, and an op that is new."""
     from infinitrain.backend.optable import Results, Scalar, Tensor
 
-    monkeypatch.setattr(registration, "CONTRACT", (1, 1))
+    monkeypatch.setattr(problems, "CONTRACT", (1, 1))
 
     def TestScale(x: Tensor, factor: Scalar, offset: Scalar = 0.0) -> Results:
         """factor x + offset."""
@@ -65,7 +65,7 @@ def problems(contract: tuple[int, int], name: str, kernel: Callable[..., Any]) -
 
 def test_core_implements_1_0() -> None:
     """[contract 9.1]"""
-    assert registration.CONTRACT == (1, 0)
+    assert problems.CONTRACT == (1, 0)
 
 
 def test_an_older_kernel_is_called_as_before(later: tuple[Any, Any]) -> None:

@@ -17,8 +17,8 @@ from .guard_impl import D2D, D2H, H2D, Buffer, DeviceGuardImpl, LaunchInfo
 from .kernels import check_kernels, register_kernel
 from .noop import NO_OP_KERNELS, no_op_backward, no_op_forward
 from .optable import BASE_OPS, OPS, Op, Param
+from .problems import CONTRACT
 from .registration import (
-    CONTRACT,
     BackendRegistration,
     PrivateUse1BackendRegistration,
     get_privateuse1_backend_default_autocast_dtype,

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from .. import device as _device
-from ..device import BUILTIN_NAMES, DeviceType, type_name
-from ..dtype import HALF, DType
+from ..device import DeviceType, type_name
+from ..dtype import DType
 from ..errors import BackendNotAvailableError, BackendRegistrationError
-from .capabilities import Capabilities, Option
-from .ccl import CclImpl, ccl_problems
-from .guard_impl import DeviceGuardImpl, group_problems
-from .kernels import Kernel, describe_callable, signature_problem
-from .optable import BASE_OPS, OPS
+from .capabilities import Capabilities
+from .ccl import CclImpl
+from .guard_impl import DeviceGuardImpl
+from .kernels import Kernel, describe_callable
+from .problems import CONTRACT, content_problems, declaration_problems
 
-CONTRACT: Final = (1, 0)
-"""The contract version that this core implements [contract 9.1]."""
-
-_NAME: Final = re.compile(r"[a-z0-9_]+", re.ASCII)
 Callback = Callable[[], Any]
 
 
@@ -144,7 +139,7 @@ def register_backend(type: DeviceType, registration: BackendRegistration) -> Non
         raise BackendRegistrationError(
             registration.name, [f"called from inside the registration of {outer.name!r} [contract 2.5]"]
         )
-    problems = _declaration_problems(type, registration)
+    problems = declaration_problems(type, registration)
     with _changed:
         if not _changed.wait_for(lambda: type not in _busy, timeout=60):
             raise BackendRegistrationError(
@@ -201,7 +196,7 @@ def _collect(record: BackendRecord) -> None:
             else [f"{what} raised {error.__class__.__name__}: {error}"]
         )
     ]
-    problems += record.problems + _content_problems(record, failures)
+    problems += record.problems + content_problems(record, failures)
     if problems:
         raise BackendRegistrationError(registration.name, problems) from next(iter(failures.values()), None)
 
@@ -223,108 +218,6 @@ def publish(type: DeviceType, record: BackendRecord | None) -> None:
 def find_published(type: DeviceType) -> BackendRecord | None:
     """Return what is registered for ``type``, or None."""
     return _records.get(type)
-
-
-# What is checked --------------------------------------------------------------------------------------------
-
-
-def _declaration_problems(type: DeviceType, registration: BackendRegistration) -> list[str]:
-    problems = []
-    name = registration.name
-    if not isinstance(type, DeviceType) or type is DeviceType.INVALID:
-        problems.append(f"{type!r} is no device type [contract 1.1]")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        problems.append(
-            f"name {name!r} must be lowercase ASCII letters, digits, underscores: [a-z0-9_]+ [contract 1.3]"
-        )
-    elif type is DeviceType.PRIVATEUSE1 and name in BUILTIN_NAMES:
-        problems.append(f"name {name!r} is reserved: choose the name of your own device [contract 1.3]")
-    elif type is not DeviceType.PRIVATEUSE1 and BUILTIN_NAMES.get(name) is not type:
-        problems.append(f"name {name!r} is not that of {type!r} [contract 1.3]")
-    callbacks = {
-        "register_runtime": registration.register_runtime,
-        "register_kernels": registration.register_kernels,
-    }
-    if registration.register_ccl is not None:
-        callbacks["register_ccl"] = registration.register_ccl
-    wrong = [what for what, callback in callbacks.items() if not callable(callback)]
-    problems += [f"{what} must be a callable without arguments [contract 2.1]" for what in wrong]
-    problems += _contract_problems(registration.contract)
-    dtype = registration.default_autocast_dtype
-    if not (dtype is None or any(dtype is half for half in HALF)):
-        problems.append(f"default_autocast_dtype must be float16 or bfloat16, not {dtype!r} [contract 2.3]")
-    capabilities = registration.capabilities
-    if isinstance(capabilities, Capabilities):
-        names = [o.name for o in capabilities.options if isinstance(o, Option) and _NAME.fullmatch(o.name)]
-        if len(set(names)) != len(capabilities.options):
-            problems.append(
-                "options must be Option(name, ...) with different names of [a-z0-9_]+ [contract 3.2]"
-            )
-    elif not callable(capabilities):
-        problems.append("capabilities must be a Capabilities or a callable that returns one [contract 2.1]")
-    return problems
-
-
-def _contract_problems(contract: Any) -> list[str]:
-    pair = (
-        isinstance(contract, tuple | list)
-        and len(contract) == 2
-        and all(isinstance(n, int) and not isinstance(n, bool) for n in contract)
-    )
-    if not pair:
-        return [
-            f"contract={contract!r} must be the version it was written for, as in contract={CONTRACT} "
-            "[contract 2.3]"
-        ]
-    major, minor = contract
-    if major != CONTRACT[0] or not 0 <= minor <= CONTRACT[1]:
-        return [
-            f"contract {major}.{minor} is not supported: this core implements {CONTRACT[0]}.0 to "
-            f"{CONTRACT[0]}.{CONTRACT[1]}; install a matching infinitrain-core or provider [contract 9.1]"
-        ]
-    return []
-
-
-def _content_problems(record: BackendRecord, failures: dict[str, Exception]) -> list[str]:
-    """Return what is wrong with what the callbacks gave; what a failed callback did not give is no news."""
-    problems: list[str] = []
-    if record.runtime is not None:
-        problems += _runtime_problems(record)
-    elif "register_runtime" not in failures:
-        problems.append("register_runtime did not call register_device_guard_impl [contract 2.3]")
-    if record.ccl is not None:
-        if not isinstance(record.ccl, CclImpl) or record.ccl.type is not record.type:
-            problems.append(f"the ccl {record.ccl!r} is not a CclImpl of type {record.type!r} [contract 2.3]")
-        else:
-            problems += ccl_problems(record.ccl)
-    elif record.registration.register_ccl is not None and "register_ccl" not in failures:
-        problems.append("register_ccl did not call register_ccl_impl [contract 2.3]")
-    if "register_kernels" not in failures:
-        missing = [name for name in BASE_OPS if not record.kernels.get(name)]
-        problems += [f"required kernel {name} is missing [contract 2.3]" for name in missing]
-    for op_name, layers in record.kernels.items():
-        for kernel in layers.values():
-            problem = signature_problem(OPS[op_name], kernel, record.contract)
-            if problem:
-                problems.append(problem)
-    return problems
-
-
-def _runtime_problems(record: BackendRecord) -> list[str]:
-    runtime = record.runtime
-    if not isinstance(runtime, DeviceGuardImpl):
-        return [f"the runtime {runtime!r} is not a DeviceGuardImpl [contract 2.3]"]
-    problems = []
-    if runtime.type is not record.type:
-        problems.append(f"the runtime says type {runtime.type!r}, expected {record.type!r} [contract 2.3]")
-    given = record.registration.capabilities
-    if isinstance(given, Capabilities) and runtime.host_visible and not given.host_visible:
-        problems.append(
-            "host_visible is declared in Capabilities(host_visible=True), not on the runtime [contract 3.9]"
-        )
-    if not runtime.has_arrays and any("array" in layers for layers in record.kernels.values()):
-        problems.append("register_array_kernels needs a runtime with native_array and adopt [contract 4.8]")
-    return problems + group_problems(runtime)
 
 
 def _identity(registration: BackendRegistration) -> tuple[Any, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..backend.capabilities import Capabilities
-from ..backend.registration import CONTRACT, BackendRegistration, register_backend, register_device_guard_impl
+from ..backend.problems import CONTRACT
+from ..backend.registration import BackendRegistration, register_backend, register_device_guard_impl
 from ..device import DeviceType
 from ..dtype import bfloat16
 from ..kernels import register_array_kernels
