@@ -56,7 +56,7 @@ def provider(contract: tuple[int, int], name: str, kernel: Callable[..., Any]) -
     return temporary_backend(register)
 
 
-def problems(contract: tuple[int, int], name: str, kernel: Callable[..., Any]) -> list[str]:
+def refused(contract: tuple[int, int], name: str, kernel: Callable[..., Any]) -> list[str]:
     """Return why that is refused."""
     with pytest.raises(BackendRegistrationError) as caught, provider(contract, name, kernel):
         pass
@@ -99,10 +99,9 @@ def test_a_newer_kernel_gets_everything(later: tuple[Any, Any]) -> None:
 
 def test_signatures_are_measured_at_the_declared_minor(later: tuple[Any, Any]) -> None:
     """[contract 2.3, 9.2]"""
-    assert "do not match the table's (x, factor) at contract 1.0" in problems((1, 0), "TestScale", new)[0]
+    assert "do not match the table's (x, factor) at contract 1.0" in refused((1, 0), "TestScale", new)[0]
     assert (
-        "do not match the table's (x, factor, offset) at contract 1.1"
-        in problems((1, 1), "TestScale", old)[0]
+        "do not match the table's (x, factor, offset) at contract 1.1" in refused((1, 1), "TestScale", old)[0]
     )
 
 
@@ -110,9 +109,7 @@ def test_an_op_that_is_younger_than_the_declared_minor(later: tuple[Any, Any]) -
     """[contract 9.2]"""
     with provider((1, 1), "TestNew", lambda x: x):
         pass
-    assert problems((1, 0), "TestNew", lambda x: x) == [
-        "kernel TestNew: since 1.1, not in 1.0 [contract 9.2]"
-    ]
+    assert refused((1, 0), "TestNew", lambda x: x) == ["kernel TestNew: since 1.1, not in 1.0 [contract 9.2]"]
 
 
 def test_both_minors_are_accepted_and_no_third(later: tuple[Any, Any]) -> None:

@@ -12,16 +12,15 @@ from .blocks import blocks
 _NUMPY = Namespace(np)
 # erf(x) = x P(x²) / Q(x²) on -4 .. 4 to four units in the last place of float32 (the coefficients of Eigen and XLA),
 # and 1 exactly at 4: GELU multiplies what it lacks to 1 by large numbers.
-_P: tuple[float, ...] = (
+# Times 64, near 1 in size at x = 0: x P(x²) is as large as the result, and no bits of a small one go lost on the way.
+_P: tuple[float, ...] = tuple(64 * c for c in (
     -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
     -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
-)  # fmt: skip
-_Q: tuple[float, ...] = (
+))  # fmt: skip
+_Q: tuple[float, ...] = tuple(64 * c for c in (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
     -1.42647390514189e-02,
-)  # fmt: skip
-# Near 1 in size at x = 0: x P(x²) is as large as the result, and no bits of a small one go lost on the way.
-_P, _Q = tuple(64 * c for c in _P), tuple(64 * c for c in _Q)
+))  # fmt: skip
 
 
 def ErfForward(x: Any, *, out: Any) -> None:
