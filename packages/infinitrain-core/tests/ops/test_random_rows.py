@@ -201,3 +201,56 @@ def test_gradient_many(name: str) -> None:
 def test_gradient_of_composite(name: str) -> None:
     for seed in range(5):
         _check_gradient(name, seed)
+
+
+# Gradients of views land in views -------------------------------------------------------------------------------------
+
+
+def _backward(name: str, args: list[Any]) -> None:
+    results = FUNCTIONS[name].apply(*args)
+    for k, y in enumerate(results if isinstance(results, tuple) else (results,)):
+        if y.requires_grad:
+            upstream = np.random.default_rng(k).standard_normal(y.shape).astype(y.dtype.numpy)
+            y.backward(it.from_numpy(upstream), retain_graph=True)
+
+
+def _check_destinations(name: str, seed: int) -> None:
+    """Gradients of leaves at odd offsets, into destinations at odd offsets: written, then added to, never beside."""
+    sample = SAMPLERS[name](Draw(seed, most=20))
+    if not sample.smooth:
+        return
+    plain, views = Memory(False, np.float64), Memory(True, np.float64)
+
+    def leaf(array: np.ndarray, memory: Memory) -> Any:
+        tensor = memory.tensor(array)
+        tensor.requires_grad = array.dtype == np.float64
+        return tensor
+
+    def arguments(memory: Memory) -> tuple[list[Any], list[Any]]:
+        args: list[Any] = []
+        for a in sample.args:
+            if isinstance(a, list):  # of Concat, which takes the axis first
+                args += [leaf(t, memory) for t in a]
+            else:
+                args.append(leaf(a, memory) if isinstance(a, np.ndarray) else a)
+        if name == "ConcatForward":
+            args = [args[-1], *args[:-1]]
+        return args, [t for t in args if isinstance(t, it.Tensor) and t.requires_grad]
+
+    (args, ours), (others, theirs) = arguments(views), arguments(plain)
+    for tensor in ours:
+        tensor.set_grad_destination(views.destination(tensor))
+    _backward(name, others)
+    for passes in (1, 2):
+        _backward(name, args)
+        for tensor, other in zip(ours, theirs, strict=True):
+            if other.grad is not None:
+                what = f"{_describe(name, seed, sample)}, {passes} passes"
+                _close(tensor.grad, other.grad.numpy() * passes, what)
+    views.check()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradient_destinations(name: str) -> None:
+    for seed in range(6):
+        _check_destinations(name, seed)
