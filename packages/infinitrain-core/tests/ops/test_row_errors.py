@@ -246,6 +246,40 @@ def test_wrong_arguments(name: str, patterns: dict[str, Any]) -> None:
     assert not problems, "\n".join(["", *problems])
 
 
+@pytest.mark.parametrize("name", OPS)
+def test_a_plan_is_found_again(name: str, patterns: dict[str, Any]) -> None:
+    row = OPS[name]
+    plans = row.call.__globals__["_plans"]  # type: ignore[attr-defined]
+    row.call(*_valid(row, patterns[name]))
+    made = dict(plans)
+    row.call(*_valid(row, patterns[name]))
+    assert all(plans[key] is plan for key, plan in made.items())
+
+
+@pytest.mark.parametrize("name", [n for n, row in OPS.items() if row.results])
+def test_wrong_destinations(name: str, patterns: dict[str, Any]) -> None:
+    row = OPS[name]
+    args = _valid(row, patterns[name])
+    results = row.call(*args)
+    right = results if isinstance(results, tuple) else (results,)
+    wider = it.from_numpy(np.zeros((*right[0].shape, 2), right[0].dtype.numpy))
+    for first in ["x", 1.0, [right[0]], np.zeros(right[0].shape), wider]:
+        with pytest.raises((KernelError, TypeError), match=f"^{name}: out "):
+            row.call(*args, out=(first, *right[1:]) if len(right) > 1 else first)
+    with pytest.raises(TypeError, match=f"^{name}: out has {len(right) + 1} tensors"):
+        row.call(*args, out=(*right, right[0]))
+
+
+def test_destinations_of_results_without_elements() -> None:
+    """Those that are not given are made: a leaf's gradient lands, the other argument's is returned."""
+    x, weight = it.ones(2, 0) * 1.0, it.ones(3, 0, requires_grad=True)
+    x.requires_grad = True
+    hidden = x * 2.0
+    it.ops.linear_cross_entropy(hidden, weight, it.tensor([0, 2])).backward()
+    assert weight.grad.shape == (3, 0)
+    assert x.grad.shape == (2, 0)
+
+
 def check(call: Callable[[], Any]) -> str:
     with pytest.raises(REFUSALS) as refused:
         call()

@@ -37,7 +37,11 @@ _RUN_RESULTS = """\
             raise _out_of_memory(spec) from None
         kernel({args}, out=out)
         return out
-    if kernel is None or accumulate or out.spec is not spec:
+    try:
+        direct = out.spec is spec and kernel is not None and not accumulate
+    except AttributeError:  # several destinations, or none
+        direct = False
+    if not direct:
         return into(out, accumulate, {args})
     kernel({args}, out=out)
     version = out._version

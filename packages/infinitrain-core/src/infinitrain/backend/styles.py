@@ -184,9 +184,10 @@ def writing(row: Op, fn: Callable[..., Any]) -> Callable[..., Any]:
 def into_empty(row: Op, results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
     def run(out: Any, accumulate: Any, *args: Any) -> Any:
         outs = out if isinstance(out, tuple) else (out,)
-        for i, (o, spec) in enumerate(zip(outs, results, strict=True)):
-            _check_out(row, i, o, spec)
-        return out
+        _check_outs(row, outs, results)
+        return pack(
+            [storage.empty_like_spec(s) if o is None else o for o, s in zip(outs, results, strict=True)]
+        )
 
     return run
 
@@ -221,8 +222,7 @@ def into(
             if flags and not marked:
                 raise KernelError(f"{name} has no result that accumulates [contract 4.4]")
             flags = everything if flags else nothing
-        if len(outs) != count:
-            raise TypeError(f"{name}: out has {len(outs)} tensors, the op {count} results [contract 4.4]")
+        _check_outs(row, outs, results)
         if style != "destination":
             whole = False
         elif can_accumulate:
@@ -230,15 +230,7 @@ def into(
         else:
             whole = flags == nothing and (not marked or _as_inferred(outs, results))
         if whole:
-            filled = []
-            for i in places:
-                o = outs[i]
-                if o is None:
-                    o = make[i]()
-                elif o.spec is not results[i]:
-                    _check_out(row, i, o, results[i])
-                filled.append(o)
-            target = tuple(filled) if count > 1 else filled[0]
+            target = pack([make[i]() if outs[i] is None else outs[i] for i in places])
             if flags == nothing:
                 fn(*args, out=target)
             else:
@@ -247,8 +239,6 @@ def into(
             for i, add in enumerate(flags):
                 if add and i not in marked:
                     raise KernelError(f"{name} does not accumulate into {row.result_name(i)} [contract 4.4]")
-                if outs[i] is not None:
-                    _check_out(row, i, outs[i], results[i])
             produce = run
             if widen is not None:
                 wide = tuple([s if o is None else o.spec for o, s in zip(outs, results, strict=True)])
@@ -285,14 +275,27 @@ def _fill_from_values(got: Any, outs: tuple[Any, ...], flags: tuple[bool, ...]) 
     return tuple(filled)
 
 
-def _check_out(row: Op, index: int, out: Any, spec: TensorSpec) -> None:
-    """Raise KernelError unless ``out`` is what was inferred; results that accumulate may be wider: float32."""
-    if (
-        out.shape != spec.shape
-        or out.device is not spec.device
-        or (out.dtype is not spec.dtype and not (index in row.accumulates_index and out.dtype is float32))
-    ):
-        raise KernelError(
-            f"{row.name}: out {row.result_name(index)} is {out.spec}, inferred {spec} [contract 4.4]",
-            op=row.name,
+def _check_outs(row: Op, outs: tuple[Any, ...], results: tuple[TensorSpec, ...]) -> None:
+    """Raise unless destinations, None for those to be made, are what was inferred; results that accumulate may be wider:
+    float32.
+    """
+    if len(outs) != len(results):
+        raise TypeError(
+            f"{row.name}: out has {len(outs)} tensors, the op {len(results)} results [contract 4.4]"
         )
+    for index, (out, spec) in enumerate(zip(outs, results, strict=True)):
+        if out is None or getattr(out, "spec", None) is spec:
+            continue
+        if not isinstance(out, DeviceTensor):
+            raise TypeError(
+                f"{row.name}: out {row.result_name(index)} is a tensor, got {type(out).__name__} {out!r:.60}"
+            )
+        if (
+            out.shape != spec.shape
+            or out.device is not spec.device
+            or (out.dtype is not spec.dtype and not (index in row.accumulates_index and out.dtype is float32))
+        ):
+            raise KernelError(
+                f"{row.name}: out {row.result_name(index)} is {out.spec}, inferred {spec} [contract 4.4]",
+                op=row.name,
+            )

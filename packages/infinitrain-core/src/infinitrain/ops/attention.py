@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
-from ..backend.optable import Results, Tensor, op, require_dtype, require_shape
+from ..backend.optable import Results, Tensor, int_of, op, require_dtype, require_shape
 from ..errors import ShapeError
+from .base import flag
 from .norm import statistics_dtype
 
 
@@ -69,4 +70,6 @@ def attention(qkv: Any, n_head: int, n_kv_head: int | None = None, *, causal: bo
     Key and value head h serve the query heads h r .. h r + r - 1 with r = n_head / n_kv_head; ``causal`` hides later
     positions; scores are scaled by 1/sqrt(d).
     """
-    return Attention.apply(qkv, n_head, n_head if n_kv_head is None else n_kv_head, causal)
+    heads = int_of(n_head, "attention: n_head")
+    kv_heads = heads if n_kv_head is None else int_of(n_kv_head, "attention: n_kv_head")
+    return Attention.apply(qkv, heads, kv_heads, flag("attention: causal", causal))

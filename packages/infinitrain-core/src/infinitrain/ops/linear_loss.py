@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
-from ..backend.optable import Index, Results, Tensor, op, require_dtype, require_index, require_shape
+from ..backend.optable import Index, Results, Tensor, int_of, op, require_dtype, require_index, require_shape
 from ..dtype import DType
 from ..errors import DtypeError, ShapeError
 from .base import as_index
@@ -92,5 +92,6 @@ def linear_cross_entropy(
     logits once more, a third more arithmetic in all. Raises IndexError for a target out of range.
     """
     check_options(label_smoothing, reduction)
-    options = (ignore_index, float(label_smoothing), reduction)
+    ignored = int_of(ignore_index, "linear_cross_entropy: ignore_index")
+    options = (ignored, float(label_smoothing), reduction)
     return LinearCrossEntropy.apply(x, weight, as_index("linear_cross_entropy: target", target), *options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
-from ..backend.optable import Index, Results, Tensor, op, require_dtype, require_index, require_shape
+from ..backend.optable import Index, Results, Tensor, int_of, op, require_dtype, require_index, require_shape
 from ..dtype import DType, float32, float64
 from ..errors import AutogradError, InfiniTrainError, ShapeError
 from .base import NoOpForward, as_index
@@ -148,7 +148,8 @@ def cross_entropy(
     are a leaf that requires grad or a view of one, IndexError for a target out of range.
     """
     check_options(label_smoothing, reduction)
-    options = (ignore_index, float(label_smoothing), reduction)
+    ignored = int_of(ignore_index, "cross_entropy: ignore_index")
+    options = (ignored, float(label_smoothing), reduction)
     index = as_index("cross_entropy: target", target)
     if not in_place:
         return CrossEntropy.apply(logits, index, *options)

@@ -11,7 +11,7 @@ from ..backend.optable import Results, Tensor, int_of, op, require_shape
 from ..device import CPU, Device
 from ..dtype import DType, as_dtype, float32, float64
 from ..errors import DtypeError, ShapeError
-from .base import real
+from .base import flag, real
 from .norm import statistics_dtype
 
 
@@ -104,7 +104,10 @@ def rope(
     d/2 apart, as in the weights that transformers reads. Raises ShapeError, also where the table is too short, and
     DtypeError.
     """
-    return Rope.apply(x, cos, sin, heads, heads if rotated is None else rotated, interleaved, position)
+    heads = int_of(heads, "rope: heads")
+    rotated = heads if rotated is None else int_of(rotated, "rope: rotated")
+    how = (heads, rotated, flag("rope: interleaved", interleaved), int_of(position, "rope: position"))
+    return Rope.apply(x, cos, sin, *how)
 
 
 def rope_table(
