@@ -188,8 +188,12 @@ def test_every_function_is_here() -> None:
     assert set(ops.__all__) - others == set(CALLS)
 
 
-def _copied(value: Any) -> Any:
-    return value.clone() if isinstance(value, it.Tensor) else value
+def _copied(value: Any, recorded: bool = False) -> Any:
+    if not isinstance(value, it.Tensor):
+        return value
+    copy = value.clone()
+    copy.requires_grad = recorded and copy.dtype.is_floating
+    return copy
 
 
 def _problem(name: str, call: Callable[..., Any], args: list[Any]) -> str | None:
@@ -226,13 +230,12 @@ def _raised_here(error: BaseException) -> bool:
     return any("raise " in line for line in lines[max(0, at.tb_lineno - 6) : at.tb_lineno + 3])
 
 
-def _check(name: str, call: Callable[..., Any], valid: tuple[Any, ...]) -> None:
-    call(*[_copied(a) for a in valid])
+def _check(name: str, call: Callable[..., Any], valid: tuple[Any, ...], recorded: bool = False) -> None:
+    call(*[_copied(a, recorded) for a in valid])
     problems = []
     for i in range(len(valid)):
         for what, wrong in WRONG.items():
-            args = [_copied(a) for a in valid]
-            args[i] = _copied(wrong)
+            args = [_copied(wrong if j == i else a, recorded) for j, a in enumerate(valid)]
             found = _problem(name, call, args)
             problems += [] if found is None else [f"{name}, argument {i} {what}: {found}"]
     assert not problems, "\n".join(["", *problems])
@@ -241,6 +244,20 @@ def _check(name: str, call: Callable[..., Any], valid: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_functions(name: str) -> None:
     _check(name, getattr(ops, name), CALLS[name])
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - {"AccumulateGrad", "Fill", "setitem"}))
+def test_functions_recorded_in_autocast(name: str) -> None:
+    """What is accepted is differentiated as well."""
+
+    def call(*args: Any) -> None:
+        with it.autocast("cpu", "bfloat16"):
+            results = getattr(ops, name)(*args)
+        for y in results if isinstance(results, tuple) else (results,):
+            if isinstance(y, it.Tensor) and y.requires_grad:
+                (y * y).sum().backward(retain_graph=True)
+
+    _check(name, call, CALLS[name], recorded=True)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -276,8 +276,8 @@ def _fill_from_values(got: Any, outs: tuple[Any, ...], flags: tuple[bool, ...]) 
 
 
 def _check_outs(row: Op, outs: tuple[Any, ...], results: tuple[TensorSpec, ...]) -> None:
-    """Raise unless destinations, None for those to be made, are what was inferred; results that accumulate may be wider:
-    float32.
+    """Raise unless destinations, None for those to be made, are what was inferred; results that accumulate may be
+    wider: float32.
     """
     if len(outs) != len(results):
         raise TypeError(
