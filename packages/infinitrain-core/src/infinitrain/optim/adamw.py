@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -40,11 +40,14 @@ class AdamW(Optimizer):
         super().__init__(params, defaults, flat=flat, master_weights=master_weights)
 
     def check(self, settings: Mapping[str, Any]) -> None:
-        require("AdamW", "lr", settings["lr"], settings["lr"] >= 0)
-        for beta in settings["betas"]:
-            require("AdamW", "a beta", beta, 0 <= beta < 1, "in 0 .. 1, without 1")
-        require("AdamW", "eps", settings["eps"], settings["eps"] > 0, "above 0")
-        require("AdamW", "weight_decay", settings["weight_decay"], settings["weight_decay"] >= 0)
+        require("AdamW", "lr", settings["lr"])
+        betas = settings["betas"]
+        if not isinstance(betas, list | tuple) or len(betas) != 2:
+            raise TypeError(f"AdamW: betas are two numbers, got {betas!r:.60}")
+        for beta in betas:
+            require("AdamW", "a beta", beta, lambda b: 0 <= b < 1, "in 0 .. 1, without 1")
+        require("AdamW", "eps", settings["eps"], lambda e: e > 0, "above 0")
+        require("AdamW", "weight_decay", settings["weight_decay"])
 
     def update(
         self,
@@ -72,7 +75,14 @@ def decay_groups(named: Iterable[tuple[str, Parameter]], weight_decay: float) ->
     return [{"params": chosen, "weight_decay": decay} for chosen, decay in groups if chosen]
 
 
-def require(owner: str, what: str, value: float, holds: bool, condition: str = "at least 0") -> None:
-    """Raise ValueError unless ``value`` is finite and ``holds``."""
-    if not (isfinite(value) and holds):
+def require(
+    owner: str,
+    what: str,
+    value: Any,
+    holds: Callable[[float], bool] = lambda number: number >= 0,
+    condition: str = "at least 0",
+) -> None:
+    """Raise ValueError unless ``value`` is finite and ``holds``, TypeError when it is no number."""
+    number = ops.real(f"{owner}: {what}", value)
+    if not (isfinite(number) and holds(number)):
         raise ValueError(f"{owner}: {what} is {condition}, got {value}")

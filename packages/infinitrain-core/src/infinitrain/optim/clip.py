@@ -27,8 +27,10 @@ def clip_grad_norm(
     NonFiniteGradientError (or returns the norm, and scales nothing: what a step with a GradScaler wants, which skips
     such steps), ValueError.
     """
-    if not max_norm > 0:
+    if not ops.real("clip_grad_norm: max_norm", max_norm) > 0:
         raise ValueError(f"clip_grad_norm: max_norm is above 0, got {max_norm}")
+    if not isinstance(params, Iterable):
+        raise TypeError(f"clip_grad_norm: params is an iterable of Parameters, got {params!r:.60}")
     runs = runs_with_gradient(params)
     by_device: dict[Device, list[Tensor]] = {}
     for grad in gradients(runs):

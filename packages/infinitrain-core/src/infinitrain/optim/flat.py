@@ -120,6 +120,10 @@ def runs_with_gradient(params: Iterable[Parameter]) -> list[Run]:
     runs: list[Run] = []
     last: dict[int, Run] = {}  # by buffer: matrices and vectors, which take turns in a model, may be in two
     for p in params:
+        if not isinstance(p, Parameter):
+            raise TypeError(
+                f"params are Parameters, such as model.parameters(), got {type(p).__name__} {p!r:.60}"
+            )
         if p._stale or p._grad is None:
             continue
         place = p._flat

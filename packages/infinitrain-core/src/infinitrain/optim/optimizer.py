@@ -59,6 +59,8 @@ class Optimizer:
         self._homes: dict[str, tuple[Any, ...]] = {}
         self._names: dict[int, str] = {}
         self._versions: dict[str, int] = {}  # of parameters, when their master copies were equal to them
+        if not isinstance(params, Iterable):
+            raise TypeError(f"{type(self).__name__}: params is an iterable of Parameters, got {params!r:.60}")
         entries = list(params)
         if not entries:
             raise ValueError(

@@ -39,13 +39,16 @@ class GradScaler:
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        given = {"init_scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor}
+        for name, value in {**given, "growth_interval": growth_interval}.items():
+            ops.real(f"GradScaler: {name}", value)
         if not 0.0 < init_scale <= _LARGEST:
             raise ValueError(f"GradScaler: init_scale is above 0 and at most 2**127, got {init_scale}")
         if not growth_factor > 1.0:
             raise ValueError(f"GradScaler: growth_factor is above 1, got {growth_factor}")
         if not 0.0 < backoff_factor < 1.0:
             raise ValueError(f"GradScaler: backoff_factor is between 0 and 1, got {backoff_factor}")
-        if growth_interval < 1:
+        if not growth_interval >= 1:
             raise ValueError(f"GradScaler: growth_interval is at least 1, got {growth_interval}")
         self.enabled = enabled
         self.scale_factor = float(init_scale)

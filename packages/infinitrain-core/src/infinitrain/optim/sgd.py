@@ -41,9 +41,9 @@ class SGD(Optimizer):
 
     def check(self, settings: Mapping[str, Any]) -> None:
         for name in ("lr", "dampening", "weight_decay"):
-            require("SGD", name, settings[name], settings[name] >= 0)
+            require("SGD", name, settings[name])
         momentum = settings["momentum"]
-        require("SGD", "momentum", momentum, 0 <= momentum < 1, "in 0 .. 1, without 1")
+        require("SGD", "momentum", momentum, lambda m: 0 <= m < 1, "in 0 .. 1, without 1")
         if settings["nesterov"] and not (momentum and not settings["dampening"]):
             raise ValueError("SGD: nesterov needs momentum above 0 and no dampening")
 
