@@ -16,6 +16,6 @@ def ClampForward(x: Any, low: float, high: float, *, out: Any) -> None:
 
 def ClampBackward(grad: Any, x: Any, low: float, high: float, *, out: Any) -> None:
     for g, a, dx in blocks(grad.array, x.array, out.array):
-        mask = a >= low
-        mask &= a <= high
+        mask = np.greater_equal(a, low)
+        np.logical_and(mask, np.less_equal(a, high), mask)
         keep(g, mask, dx)

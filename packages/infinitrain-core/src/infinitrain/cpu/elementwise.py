@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .ufuncs import sum_into
-
 
 def AccumulateGrad(grad: Any, rate: float, tensor: Any) -> None:
     target = tensor.array
@@ -23,8 +21,3 @@ def Copy(dst: Any, src: Any) -> None:
 
 def Fill(x: Any, value: float) -> None:
     x.array.fill(value)
-
-
-def AddBackward(grad: Any, a_shape: tuple[int, ...], b_shape: tuple[int, ...], *, out: Any) -> None:
-    for target in out:
-        sum_into(grad.array, target.array)

@@ -9,7 +9,7 @@ import numpy as np
 from ..kernels.namespace import Namespace
 from .blocks import blocks
 
-_NUMPY = Namespace(np)
+NUMPY = Namespace(np)
 # erf(x) = x P(x²) / Q(x²) on -4 .. 4 to four units in the last place of float32 (the coefficients of Eigen and XLA),
 # and 1 exactly at 4: GELU multiplies what it lacks to 1 by large numbers.
 # Times 64, near 1 in size at x = 0: x P(x²) is as large as the result, and no bits of a small one go lost on the way.
@@ -31,7 +31,7 @@ def ErfForward(x: Any, *, out: Any) -> None:
 def erf(a: np.ndarray, y: np.ndarray) -> None:
     """Write erf of ``a`` to ``y``, which may be the same array."""
     if a.dtype != np.float32:
-        y[...] = _NUMPY.erf(a)
+        y[...] = NUMPY.erf(a)
         return
     np.clip(a, -4.0, 4.0, out=y)
     square = y * y

@@ -11,43 +11,49 @@ import numpy as np
 from ..kernels.indexing import checked
 
 
-def _check(op: str, ids: np.ndarray, rows: int) -> None:
-    if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= rows):
+def check(op: str, ids: np.ndarray, rows: int) -> None:
+    """Raise IndexError unless all ids (int64) are in 0..rows - 1 [contract 4.7]."""
+    if ids.size and not below(ids, rows):
         checked(np, f"{op}: index", ids, rows)  # which finds out where
 
 
+def below(ids: np.ndarray, rows: int) -> bool:
+    """Tell whether all of one or more ids (int64) are in 0..rows - 1: as unsigned numbers those below 0 are large."""
+    return bool(np.maximum.reduce(ids.view(np.uint64), None) < rows)
+
+
 def EmbeddingForward(index: Any, weight: Any, *, out: Any) -> None:
-    _check("EmbeddingForward", index.array, weight.shape[0])
+    check("EmbeddingForward", index.array, weight.shape[0])
     np.take(
         weight.array, index.array, axis=0, out=out.array, mode="clip"
     )  # checked above; clip avoids a buffer
 
 
 def EmbeddingBackward(index: Any, grad: Any, rows: int, *, out: Any, accumulate: bool = False) -> None:
-    _check("EmbeddingBackward", index.array, rows)
+    check("EmbeddingBackward", index.array, rows)
     if not accumulate:
         out.array.fill(0)
     _add_rows(out.array, index.array.reshape(-1), grad.array.reshape(-1, grad.shape[-1]))
 
 
 def IndexSelectForward(x: Any, index: Any, axis: int, *, out: Any) -> None:
-    _check("IndexSelectForward", index.array, x.shape[axis])
+    check("IndexSelectForward", index.array, x.shape[axis])
     np.take(x.array, index.array, axis=axis, out=out.array, mode="clip")
 
 
 def IndexSelectBackward(grad: Any, index: Any, shape: tuple[int, ...], axis: int, *, out: Any) -> None:
-    _check("IndexSelectBackward", index.array, shape[axis])
+    check("IndexSelectBackward", index.array, shape[axis])
     out.array.fill(0)
     values = grad.array.reshape(*shape[:axis], index.numel, *shape[axis + 1 :])
     _add_rows(np.moveaxis(out.array, axis, 0), index.array.reshape(-1), np.moveaxis(values, axis, 0))
 
 
 def GatherForward(x: Any, index: Any, axis: int, *, out: Any) -> None:
-    _check("GatherForward", index.array, x.shape[axis])
-    np.take(x.array.reshape(-1), _places(index.array, x.shape, axis), out=out.array, mode="clip")
+    check("GatherForward", index.array, x.shape[axis])
+    np.take(x.array.reshape(-1), flat_places(index.array, x.shape, axis), out=out.array, mode="clip")
 
 
-def _places(index: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
+def flat_places(index: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
     """Return where the elements that index names along axis are in an array of ``shape`` laid flat."""
     places = index * math.prod(shape[axis + 1 :])
     for i, n in enumerate(index.shape):
@@ -57,9 +63,22 @@ def _places(index: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
     return places
 
 
+def GatherBackward(grad: Any, index: Any, shape: tuple[int, ...], axis: int, *, out: Any) -> None:
+    check("GatherBackward", index.array, shape[axis])
+    out.array.fill(0)
+    np.add.at(
+        out.array.reshape(-1), flat_places(index.array, shape, axis).reshape(-1), grad.array.reshape(-1)
+    )
+
+
+FEW = 1 << 11
+"""Elements below which scattered adds take less than a sort."""
+
+
 def _add_rows(target: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
     """Add values (N, ...) to target (R, ...) at ids (N,)."""
-    if not ids.size:
+    if values.size <= FEW:
+        np.add.at(target, ids, values)
         return
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
@@ -83,7 +102,7 @@ def scatter_add_rows(rows: int, index: np.ndarray, values: np.ndarray) -> np.nda
 def last_at(count: int, places: np.ndarray) -> np.ndarray:
     """Return for each of ``count`` places the position of its last mention in places (N,), -1 where there is none."""
     found = np.full(count, -1)
-    np.maximum.at(found, places, np.arange(places.size))
+    found[places] = np.arange(places.size)  # of several assignments to one place the last stays
     return found
 
 

@@ -15,45 +15,45 @@ from . import (
     elementwise,
     erf,
     gated,
+    gradients,
     indexing,
     linear,
     linear_loss,
+    logic,
     loss,
     moves,
     norm,
     optimizer,
+    places,
     reduction,
     rope,
+    scatter,
+    select,
     softmax,
+    topk,
     ufuncs,
+    vocab_parallel,
 )
 
-MODULES: tuple[ModuleType, ...] = (
-    activation,
-    attention,
-    clamp,
-    dropout,
-    elementwise,
-    erf,
-    gated,
-    indexing,
-    linear,
-    linear_loss,
-    loss,
-    norm,
-    optimizer,
-    reduction,
-    rope,
-    softmax,
-    ufuncs,
-)
-ANY_DTYPE: tuple[ModuleType, ...] = (moves,)
+_FLOATS = ("float32", "float64")
+MODULES: dict[ModuleType, tuple[str, ...] | None] = {
+    **dict.fromkeys(
+        (
+            activation, attention, clamp, dropout, elementwise, erf, gated, gradients, indexing, linear, linear_loss,
+            loss, norm, optimizer, reduction, rope, scatter, select, softmax, topk, ufuncs, vocab_parallel,
+        ),
+        _FLOATS,
+    ),
+    logic: ("bool",),
+    moves: None,
+    places: None,
+}  # fmt: skip
+"""Files of kernels, and the dtypes that they take: None is any."""
 
 
 def register_explicit_kernels() -> None:
-    """Register every function of the modules above that is named like an op: of ``MODULES`` for float32 and float64."""
-    for module in (*MODULES, *ANY_DTYPE):
-        dtypes = None if module in ANY_DTYPE else ("float32", "float64")
+    """Register every function of the modules above that is named like an op."""
+    for module, dtypes in MODULES.items():
         for name, fn in vars(module).items():
             if name in OPS:
                 register_kernel(DeviceType.CPU, name, fn, dtypes=dtypes)

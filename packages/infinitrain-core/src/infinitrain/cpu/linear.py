@@ -1,12 +1,13 @@
-"""CPU kernels of Linear: one BLAS call into the destination."""
+"""CPU kernels of Linear and products of matrices: one BLAS call into the destination."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
+
+from .ufuncs import ones, sum_into
 
 
 def _rows(array: np.ndarray) -> np.ndarray:
@@ -34,15 +35,45 @@ def LinearBackwardWeight(x: Any, grad: Any, *, out: Any, accumulate: bool = Fals
         np.matmul(a, b, out=out.array)
 
 
-@lru_cache(maxsize=32)
-def _ones(n: int, dtype: str) -> np.ndarray:
-    return np.ones((1, n), dtype)
-
-
 def LinearBackwardBias(grad: Any, *, out: Any, accumulate: bool = False) -> None:
-    # ones @ grad: BLAS sums columns in blocks, which is faster and more accurate than adding row after row.
     rows, target = _rows(grad.array), out.array
     if accumulate:
-        target += np.matmul(_ones(len(rows), rows.dtype.char), rows)[0]
+        target += np.matmul(ones(len(rows), rows.dtype.char), rows)[0]
     else:
-        np.matmul(_ones(len(rows), rows.dtype.char), rows, out=target.reshape(1, -1))
+        np.matmul(ones(len(rows), rows.dtype.char), rows, out=target.reshape(1, -1))
+
+
+def MatmulForward(a: Any, b: Any, *, out: Any) -> None:
+    np.matmul(a.array, b.array, out.array)
+
+
+def MatmulBackwardInput(b: Any, grad: Any, shape: tuple[int, ...], *, out: Any) -> None:
+    _product_into(grad.array, b.array.swapaxes(-1, -2), out.array)
+
+
+def MatmulBackwardOther(a: Any, grad: Any, shape: tuple[int, ...], *, out: Any) -> None:
+    _product_into(a.array.swapaxes(-1, -2), grad.array, out.array)
+
+
+def _product_into(a: np.ndarray, b: np.ndarray, target: np.ndarray) -> None:
+    """Write a b to ``target``, summed to its shape."""
+    if a.ndim == b.ndim == target.ndim and a.shape[:-2] == b.shape[:-2] == target.shape[:-2]:
+        np.matmul(a, b, target)
+    else:
+        sum_into(np.matmul(a, b), target)
+
+
+def Gemm(a: Any, b: Any, c: Any, alpha: float, beta: float, transpose_a: bool, transpose_b: bool) -> None:
+    left, right, target = a.array, b.array, c.array
+    if transpose_a:
+        left = left.swapaxes(-1, -2)
+    if transpose_b:
+        right = right.swapaxes(-1, -2)
+    y = np.matmul(left, right) if beta or target.dtype != left.dtype else np.matmul(left, right, target)
+    if alpha != 1.0:
+        np.multiply(y, alpha, y)
+    if beta:
+        np.multiply(target, beta, target)
+        np.add(target, y, target)
+    elif y is not target:
+        np.copyto(target, y)

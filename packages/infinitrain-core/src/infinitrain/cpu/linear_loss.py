@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.loss import check_targets
 from .blocks import row_blocks
 from .linear import _rows as matrix
-from .loss import reduced, row_losses, scale_of
+from .loss import counted, reduced, row_losses, scale_of
 
 BLOCK = 1 << 21
 """Logits in a block: 8 MiB of float32. Below, BLAS has too few rows to be fast; above, nothing is gained."""
@@ -25,8 +24,8 @@ def LinearCrossEntropyForward(
 ) -> None:
     rows, w, ids = matrix(x.array), weight.array, target.array.reshape(-1)
     lse = out[1].array.reshape(-1)
-    valid = check_targets(np, "LinearCrossEntropyForward", ids, len(w), ignore_index)
-    each, safe = np.empty_like(lse), np.where(valid, ids, 0)
+    valid = counted("LinearCrossEntropyForward", ids, len(w), ignore_index)
+    each, safe = np.empty_like(lse), ids if valid is None else np.where(valid, ids, 0)
     steps = _steps(len(rows), len(w))
     held = np.empty((steps[0].stop if steps else 0, len(w)), rows.dtype)
     for i in steps:
@@ -43,10 +42,10 @@ def LinearCrossEntropyBackward(
 ) -> None:  # fmt: skip
     rows, w, ids = matrix(x.array), weight.array, target.array.reshape(-1)
     dx, dweight = matrix(out[0].array), out[1].array
-    valid = check_targets(np, "LinearCrossEntropyBackward", ids, len(w), ignore_index)
-    scale = rows.dtype.type(scale_of(grad, valid, reduction))
+    valid = counted("LinearCrossEntropyBackward", ids, len(w), ignore_index)
+    scale = rows.dtype.type(scale_of(grad, len(ids), valid, reduction))
     share = rows.dtype.type(label_smoothing / len(w))
-    total, ignored = lse.array.reshape(-1, 1), not valid.all()
+    total = lse.array.reshape(-1, 1)
     dx[...] = 0
     # By classes: each block of dweight is written once, where blocks of rows would add to all of it every time.
     steps = _steps(len(w), len(rows))
@@ -62,10 +61,11 @@ def LinearCrossEntropyBackward(
             if share:
                 block -= share
             own = ids[i]
-            hit = np.flatnonzero(valid[i] & (own >= v.start) & (own < v.stop))
+            there = (own >= v.start) & (own < v.stop)
+            hit = np.flatnonzero(there if valid is None else there & valid[i])
             block[hit, own[hit] - v.start] -= d.dtype.type(1.0 - label_smoothing)
             block *= scale
-        if ignored:
+        if valid is not None:
             d[~valid] = 0
         if accumulate:
             dweight[v] += np.matmul(d.T, rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..kernels.loss import check_targets
 from .blocks import row_blocks
+from .indexing import below
 
 
 def CrossEntropyForward(
@@ -16,18 +17,26 @@ def CrossEntropyForward(
     width = logits.shape[-1]
     rows, ids = logits.array.reshape(-1, width), target.array.reshape(-1)
     lse = out[1].array.reshape(-1)
-    valid = check_targets(np, "CrossEntropyForward", ids, width, ignore_index)
-    each = np.empty_like(lse)
+    valid = counted("CrossEntropyForward", ids, width, ignore_index)
+    each, safe = np.empty_like(lse), ids if valid is None else np.where(valid, ids, 0)
     for i in row_blocks(len(rows), width):
-        row_losses(rows[i], np.where(valid[i], ids[i], 0), label_smoothing, lse[i], each[i])
+        row_losses(rows[i], safe[i], label_smoothing, lse[i], each[i])
     out[0].array[...] = reduced(each, valid, reduction)
+
+
+def counted(op: str, ids: np.ndarray, classes: int, ignore_index: int) -> np.ndarray | None:
+    """Return which of ids (N,) count, None for all. Raises IndexError naming the first out of range [contract 4.7]."""
+    if ids.size and not 0 <= ignore_index < classes and below(ids, classes):
+        return None
+    valid: np.ndarray = check_targets(np, op, ids, classes, ignore_index)
+    return valid
 
 
 def row_losses(
     rows: np.ndarray, ids: np.ndarray, smoothing: float, lse: np.ndarray, each: np.ndarray
 ) -> None:
     """Fill the log sum exp and the loss of each of rows (N, V)."""
-    peak = rows.max(1)
+    peak = np.maximum.reduce(rows, 1)
     e = rows - peak[:, None]
     np.exp(e, out=e)
     np.log(np.add.reduce(e, 1), out=lse)
@@ -43,21 +52,21 @@ def row_losses(
     each -= np.where(picked == -np.inf, picked, picked * rows.dtype.type(1.0 - smoothing))
 
 
-def reduced(each: np.ndarray, valid: np.ndarray, reduction: str) -> Any:
-    """Return the mean or sum of the losses of the valid rows; NaN is the mean of none."""
-    total = np.where(valid, each, 0).sum(dtype=np.float64)
+def reduced(each: np.ndarray, valid: np.ndarray | None, reduction: str) -> Any:
+    """Return the mean or sum of the losses of the valid rows (None: all); NaN is the mean of none."""
+    total = np.add.reduce(each if valid is None else np.where(valid, each, 0), dtype=np.float64)
     if reduction == "sum":
         return total
-    count = np.count_nonzero(valid)
+    count = each.size if valid is None else np.count_nonzero(valid)
     return total / count if count else np.nan
 
 
-def scale_of(grad: Any, valid: np.ndarray, reduction: str) -> float:
-    """Return what the gradient of each valid row is multiplied by."""
+def scale_of(grad: Any, rows: int, valid: np.ndarray | None, reduction: str) -> float:
+    """Return what the gradient of each valid row (None: all are) is multiplied by."""
     scale = float(grad.array)
     if reduction == "sum":
         return scale
-    count = np.count_nonzero(valid)
+    count = rows if valid is None else np.count_nonzero(valid)
     return scale / count if count else 0.0
 
 
@@ -85,17 +94,19 @@ def _gradient(
     width = logits.shape[-1]
     rows, d = logits.array.reshape(-1, width), out.array.reshape(-1, width)
     ids, total = target.array.reshape(-1), lse.array.reshape(-1)
-    valid = check_targets(np, op, ids, width, ignore_index)
-    scale = d.dtype.type(scale_of(grad, valid, reduction))
+    valid = counted(op, ids, width, ignore_index)
+    scale = d.dtype.type(scale_of(grad, len(ids), valid, reduction))
     for i in row_blocks(len(rows), width):
+        block, own = d[i], ids[i]
         there = rows[i] != -np.inf if smoothing else None
-        np.subtract(rows[i], total[i, None], out=d[i])
-        np.exp(d[i], out=d[i])
+        np.subtract(rows[i], total[i, None], block)
+        np.exp(block, block)
         if there is not None:
             share = (smoothing / np.count_nonzero(there, 1)).astype(d.dtype)[:, None]
-            np.subtract(d[i], share, out=d[i], where=there)
-        goal = np.flatnonzero(valid[i])
-        d[i][goal, ids[i][goal]] -= d.dtype.type(1.0 - smoothing)  # before scaling, which may be by infinity
-        d[i] *= scale
-    if not valid.all():
+            np.subtract(block, share, out=block, where=there)
+        goal = np.arange(len(own)) if valid is None else np.flatnonzero(valid[i])
+        # Before scaling, which may be by infinity.
+        block[goal, own if valid is None else own[goal]] -= d.dtype.type(1.0 - smoothing)
+        np.multiply(block, scale, block)
+    if valid is not None:
         d[~valid] = 0

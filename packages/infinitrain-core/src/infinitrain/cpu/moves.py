@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,50 @@ def ExpandForward(x: Any, shape: Shape, *, out: Any) -> None:
 
 
 def SliceForward(x: Any, starts: Shape, ends: Shape, steps: Shape, *, out: Any) -> None:
-    if min(steps, default=1) > 0:
-        np.copyto(out.array, x.array[tuple(map(slice, starts, ends, steps))])
-        return
+    np.copyto(out.array, x.array[_slices(starts, ends, steps)])
+
+
+def SliceBackward(grad: Any, shape: Shape, starts: Shape, ends: Shape, steps: Shape, *, out: Any) -> None:
+    out.array.fill(0)
+    out.array[_slices(starts, ends, steps)] = grad.array
+
+
+def SliceAssign(x: Any, value: Any, starts: Shape, ends: Shape, steps: Shape) -> None:
+    x.array[_slices(starts, ends, steps)] = value.array
+
+
+@lru_cache(maxsize=1024)
+def _slices(starts: Shape, ends: Shape, steps: Shape) -> tuple[slice, ...]:
     # Backwards to the first element the end is -1, which a slice would take for the last.
     part = zip(starts, ends, steps, strict=True)
-    np.copyto(out.array, x.array[tuple([slice(a, None if c < 0 and b < 0 else b, c) for a, b, c in part])])
+    return tuple([slice(a, None if c < 0 and b < 0 else b, c) for a, b, c in part])
+
+
+def SplitForward(x: Any, sizes: Shape, axis: int, *, out: Any) -> None:
+    array, before, start = x.array, (slice(None),) * axis, 0
+    for size, piece in zip(sizes, out, strict=True):
+        np.copyto(piece.array, array[(*before, slice(start, start + size))])
+        start += size
 
 
 def ConcatForward(tensors: Any, axis: int, *, out: Any) -> None:
     np.concatenate([t.array for t in tensors], axis, out=out.array)
+
+
+def TrilForward(x: Any, diagonal: int, *, out: Any) -> None:
+    array, y = x.array, out.array
+    y.fill(0)
+    np.copyto(y, array, where=_lower(*array.shape[-2:], diagonal))
+
+
+def TriuForward(x: Any, diagonal: int, *, out: Any) -> None:
+    array, y = x.array, out.array
+    np.copyto(y, array)
+    np.copyto(y, y.dtype.type(0), where=_lower(*array.shape[-2:], diagonal - 1))
+
+
+@lru_cache(maxsize=8)
+def _lower(rows: int, columns: int, diagonal: int) -> np.ndarray:
+    mask = np.tri(rows, columns, diagonal, dtype=np.bool_)
+    mask.flags.writeable = False
+    return mask

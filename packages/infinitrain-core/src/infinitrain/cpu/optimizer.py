@@ -40,18 +40,45 @@ def AdamW(
             p -= t
 
 
+def SGD(
+    params: Any, grads: Any, momenta: Any,
+    lr: float, momentum: float, dampening: float, weight_decay: float, nesterov: bool, first: bool,
+) -> None:  # fmt: skip
+    for n, (param, grad) in enumerate(zip(params, grads, strict=True)):
+        scratch = np.empty((2, min(BLOCK, param.numel)), param.array.dtype)
+        held = (momenta[n].array,) if momenta else ()
+        for p, g, *b in blocks(param.array, grad.array, *held):
+            step, t = scratch[:, : p.size]
+            if weight_decay:
+                np.multiply(p, weight_decay, step)
+                g = np.add(step, g, step)
+            if b:
+                if first:
+                    np.copyto(b[0], g)
+                else:
+                    np.multiply(b[0], momentum, b[0])
+                    np.add(b[0], np.multiply(g, 1.0 - dampening, t) if dampening else g, b[0])
+                g = np.add(g, np.multiply(b[0], momentum, t), t) if nesterov else b[0]
+            np.subtract(p, np.multiply(g, lr, step), p)
+
+
+# A sum of squares below its count times this might lack squares that were flushed to zero.
+_LOST = {
+    t: float(np.finfo(t).smallest_normal / np.finfo(t).eps)
+    for t in (np.dtype(np.float32), np.dtype(np.float64))
+}
+
+
 def GlobalNorm(tensors: Any, *, out: Any) -> None:
     flat = [t.array.reshape(-1) for t in tensors if t.numel]
-    with np.errstate(all="ignore"):
-        # One pass: sums in the elements' dtype inside, short ones, as the squares all have one sign; float64 across.
-        total = sum(float(np.dot(part, part)) for part in _parts(flat))
-        limits = np.finfo(min((a.dtype for a in flat), key=lambda d: d.itemsize, default=np.float32))
-        # Below this, squares that were flushed to zero would be missed.
-        lost = sum(a.size for a in flat) * float(limits.smallest_normal) / float(limits.eps)
-        if flat and not lost < total < math.inf:
-            out.array[...] = _scaled_norm(flat)
-        else:
-            out.array[...] = math.sqrt(total)
+    total, lost = _squares(flat), sum([a.size * _LOST[a.dtype] for a in flat])
+    out.array[...] = math.sqrt(total) if not flat or lost < total < math.inf else _scaled_norm(flat)
+
+
+def _squares(flat: list[np.ndarray]) -> float:
+    """Return the sum of squares in one pass, as inner products of parts: NaN or infinite where an element is."""
+    # Sums in the elements' dtype inside, short ones, as the squares all have one sign; float64 across.
+    return sum([float(np.dot(part, part)) for part in _parts(flat)])
 
 
 def _parts(flat: list[np.ndarray]) -> Iterator[np.ndarray]:
@@ -78,7 +105,9 @@ def _nan_last(value: Any) -> tuple[bool, float]:
 
 def AllFinite(tensors: Any, *, out: Any) -> None:
     flat = [t.array.reshape(-1) for t in tensors]
-    out.array[...] = all(bool(np.isfinite(part).all()) for part in _parts(flat))
+    # Squares that overflow are no infinite elements; else one look at the sum is enough.
+    finite = math.isfinite(_squares(flat)) or all(bool(np.isfinite(part).all()) for part in _parts(flat))
+    out.array[...] = finite
 
 
 def ScaleInPlace(tensors: Any, factor: float) -> None:
