@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import stat
+import subprocess
+import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +130,15 @@ def test_ordinary_names(name: str, tmp_path: Path) -> None:
         ("infinitrain_core", "InfiniTrain's own"),
         ("Infinitrain_Conformance", "InfiniTrain's own"),
         ("numpy", "would hide another package"),
-        ("json", "would hide another package"),
+        ("json", "one of Python's standard library"),
+        ("JSON", "one of Python's standard library"),
+        ("torch", "a well-known one"),
+        ("ML_dtypes", "a well-known one"),
+        ("pluggy", "pluggy can be imported here"),
+        ("__main__", "__main__ can be imported here"),
+        ("infinitrain_fake", "InfiniTrain's own"),
+        ("infinitrain_examples", "InfiniTrain's own"),
+        ("infinitrain_cuda", "InfiniTrain's own"),
         ("___", "would hide another package"),
     ],
 )
@@ -133,6 +146,39 @@ def test_packages_that_cannot_be(package: str, said: str, tmp_path: Path, capsys
     (problem,) = refused(capsys, "chipx", str(tmp_path / "x"), "--package", package)
     assert said in problem
     assert repr(package) in problem
+
+
+def test_packages_that_are_installed(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Modules, folders without ``__init__.py`` and distributions; but not the folder that the command runs beside."""
+    site = tmp_path / "site"
+    (site / "acme_one.py").parent.mkdir()
+    (site / "acme_one.py").write_text("raise AssertionError('it is not to be imported')")
+    (site / "acme_space" / "part").mkdir(parents=True)
+    (site / "acme_beside").mkdir()
+    (site / "acme_name-1.5.dist-info").mkdir()
+    (site / "acme_name-1.5.dist-info" / "METADATA").write_text("Name: acme-name\nVersion: 1.5\n")
+    (site / "acme_name-1.5.dist-info" / "top_level.txt").write_text("acme_space\n")
+    monkeypatch.syspath_prepend(site)
+    for package, said in (
+        ("acme_one", f"acme_one can be imported here, from {site / 'acme_one.py'}"),
+        ("acme_space", "acme_space is installed here by acme-name"),
+        ("Acme_Name", "the distribution acme-name 1.5 is installed here"),
+    ):
+        (problem,) = refused(capsys, "chipx", str(tmp_path / "x"), "--package", package)
+        assert said in problem
+    assert main(["new-backend", "chipx", str(tmp_path / "x"), "--package", "acme_beside"]) == 0
+
+
+def test_names_with_dot_(tmp_path: Path) -> None:
+    """Only the template's own names begin with a dot."""
+    assert main(["new-backend", "dot_chip", str(tmp_path / "a")]) == 0
+    assert tree(tmp_path / "a") == {f.replace("_chipx", "_dot_chip") for f in FILES}
+    assert main(["new-backend", "chipx", str(tmp_path / "b"), "--package", "dot_x"]) == 0
+    assert tree(tmp_path / "b") == {f.replace("infinitrain_chipx", "dot_x") for f in FILES}
+    assert main(["new-backend", "chipx", str(tmp_path / "c"), "--package", "PACKAGE_x"]) == 0
+    assert tree(tmp_path / "c") == {f.replace("infinitrain_chipx", "PACKAGE_x") for f in FILES}
 
 
 def test_a_device_named_as_one_of_our_packages(tmp_path: Path, capsys: Capture) -> None:
@@ -180,6 +226,109 @@ def test_permissions_are_those_of_any_new_folder(tmp_path: Path) -> None:
     assert modes[0] == modes[1]
 
 
+def stop_at(
+    number: int,
+    error: BaseException,
+    monkeypatch: pytest.MonkeyPatch,
+    before: Callable[[Path], None] | None = None,
+) -> Callable[[], int]:
+    """Let the creation of the file with this number fail; return what counts the attempts."""
+    whole, calls = new_backend._create, 0
+
+    def create(target: Path, *args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if before is None:
+                raise error
+            before(target)
+        whole(target, *args)
+
+    monkeypatch.setattr(new_backend, "_create", create)
+    return lambda: calls
+
+
+@pytest.mark.parametrize("number", [1, 3, 13])
+def test_a_file_that_appears_meanwhile_is_left_alone(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    appeared: list[Path] = []
+
+    def write(target: Path) -> None:
+        target.write_text("mine")
+        appeared.append(target)
+
+    stop_at(number, OSError(), monkeypatch, write)
+    assert main(["new-backend", "chipx", str(tmp_path)]) == 2
+    assert "nothing was written: [Errno 17] File exists" in capsys.readouterr().err
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == appeared
+    assert appeared[0].read_text() == "mine"
+
+
+def test_the_parent_of_an_empty_folder_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be another file system, or not be one's own."""
+    (tmp_path / "here").mkdir()
+    os.utime(tmp_path, (1, 1))
+    monkeypatch.setattr(new_backend.tempfile, "TemporaryDirectory", None)
+    monkeypatch.setattr(os, "rename", None)
+    assert main(["new-backend", "chipx", str(tmp_path / "here")]) == 0
+    assert tree(tmp_path / "here") == FILES
+    assert tmp_path.stat().st_mtime == 1
+
+
+KILLED = """
+import os, sys
+from infinitrain.cli import main, new_backend
+whole, number = new_backend._create, int(sys.argv[1])
+def create(target, text, *args):
+    global number
+    number -= 1
+    if number == 0:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text[:40])
+        os.kill(os.getpid(), 9)
+    whole(target, text, *args)
+new_backend._create = create
+main(["new-backend", "chipx", sys.argv[2]])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs SIGKILL")
+@pytest.mark.parametrize("exists", [False, True])
+def test_after_a_kill_it_can_be_tried_again(exists: bool, tmp_path: Path, capsys: Capture) -> None:
+    for number in (1, 2, 6, 13):
+        folder = tmp_path / f"x{number}"
+        if exists:
+            folder.mkdir()
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run([sys.executable, "-c", KILLED, str(number), str(folder)], env=env, check=False)
+        assert done.returncode == -9
+        if exists and number == 6:  # nothing of somebody else's goes
+            (folder / "mine").write_text("")
+            (problem,) = refused(capsys, "acme", str(folder))
+            assert "is not empty: it has mine" in problem
+            (folder / "mine").unlink()
+        assert main(["new-backend", "acme", str(folder)]) == 0
+        capsys.readouterr()
+        assert tree(folder) == {f.replace("chipx", "acme") for f in FILES}
+
+
+def test_a_note_cannot_remove_what_is_elsewhere_or_changed(tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    (tmp_path / "outside").write_text("a")
+    (folder / "changed").write_text("ab")
+    note = {"../outside": "a", str(tmp_path / "outside"): "a", "changed": "a"}
+    (folder / new_backend.UNFINISHED).write_text(json.dumps(note))
+    assert "it has changed" in refused(capsys, "chipx", str(folder))[0]
+    (folder / "changed").unlink()
+    assert main(["new-backend", "chipx", str(folder)]) == 0
+    assert (tmp_path / "outside").read_text() == "a"
+
+
 @pytest.mark.parametrize("exists", [False, True])
 def test_nothing_is_half_written(
     exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
@@ -187,19 +336,9 @@ def test_nothing_is_half_written(
     folder = tmp_path / "x"
     if exists:
         folder.mkdir()
-    failing = "rename" if exists else "write_text"
-    whole, calls = getattr(Path, failing), 0
-
-    def fail_at_the_fifth(self: Path, *args: object, **kwargs: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == 5:
-            raise OSError(28, "No space left on device")
-        return whole(self, *args, **kwargs)
-
-    monkeypatch.setattr(Path, failing, fail_at_the_fifth)
+    calls = stop_at(5, OSError(28, "No space left on device"), monkeypatch)
     assert main(["new-backend", "chipx", str(folder)]) == 2
-    assert calls == 5
+    assert calls() == 5
     assert "nothing was written: [Errno 28] No space left" in capsys.readouterr().err
     assert os.listdir(tmp_path) == (["x"] if exists else [])
     assert not exists or os.listdir(folder) == []

@@ -41,7 +41,10 @@ class KernelLayer:
 
 @dataclass(frozen=True)
 class OpSupport:
-    """What a backend has for one op; ``layers`` from the highest down, the first of which is called."""
+    """What a backend has for one op; ``layers`` from the highest down.
+
+    A call gets the first of them that takes its dtypes, among those that ``INFINITRAIN_KERNELS`` does not hide.
+    """
 
     name: str
     profile: str
