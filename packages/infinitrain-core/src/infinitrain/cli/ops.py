@@ -30,6 +30,11 @@ exit status: 0 done; with --missing, 1 when an op of the profiles base or traini
 that is no device; 3 the backend is there but does not load
 """
 
+GIVE_WAY: Final = ("gradient", "parameters", "results", "since", "autocast", "dtypes", "profile")
+"""Columns that a narrow terminal does without, the first of them first."""
+LEAST: Final = 24
+"""How much of the documentation has to fit before another column is left out."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the subcommand takes."""
@@ -42,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="for machines")
     form.add_argument("--markdown", action="store_true", help="the table in Markdown")
+    form.add_argument(
+        "--wide", action="store_true", help="the whole table on a terminal, as it is when it goes elsewhere"
+    )
     parser.add_argument(
         "--backend",
         metavar="NAME",
@@ -87,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
     elif args.markdown:
         print(optext.markdown_table(*_cells(rows, backends)))
     else:
-        print(_table(*_cells(rows, backends)))
+        narrow = sys.stdout.isatty() and not args.wide
+        print(_table(*_cells(rows, backends), shutil.get_terminal_size().columns if narrow else None))
     return 0
 
 
@@ -115,15 +124,42 @@ def _cells(rows: list[Op], backends: list[BackendDescription]) -> tuple[list[str
     return header, lines
 
 
-def _table(header: list[str], lines: list[list[str]]) -> str:
-    """Return the table with one line for each op, cut at the terminal's width where there is one."""
+def _table(header: list[str], lines: list[list[str]], columns: int | None = None) -> str:
+    """Return the table with one line for each op, not wider than ``columns``."""
+    note: tuple[str, ...] = ()
+    if columns is not None:
+        header, lines, note = _fitted(header, lines, columns)
     widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
-    shown = []
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in (header, *lines):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        shown.append(text if columns is None or len(text) <= columns else text[: columns - 1] + "…")
-    return "\n".join(shown)
+    shown = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in (header, *lines)
+    ]
+    return "\n".join([*(text if columns is None else _cut(text, columns) for text in shown), *note])
+
+
+def _fitted(
+    header: list[str], lines: list[list[str]], columns: int
+) -> tuple[list[str], list[list[str]], tuple[str, ...]]:
+    """Return the columns of the table for which there is room beside the documentation, and what tells of the rest."""
+    widths = {
+        name: max(map(len, c)) + 2 for name, c in zip(header, zip(header, *lines, strict=True), strict=True)
+    }
+    doc = widths.pop("doc")
+    left_out: list[str] = []
+    for name in GIVE_WAY:
+        if sum(widths.values()) + min(doc, LEAST) <= columns:
+            break
+        del widths[name]
+        left_out.append(name)
+    room = max(columns - sum(widths.values()), 0)
+    keep = [header.index(name) for name in (*widths, "doc")]
+    told = [[line[k] for k in keep[:-1]] + [_cut(line[-1], room)] for line in (header, *lines)]
+    adds = [name for name in header if name in left_out] + ["all of doc"] * (doc - 2 > room)
+    return told[0], told[1:], (f"--wide adds {', '.join(adds)}",) if adds else ()
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if len(text) <= columns else text[: max(columns - 1, 0)].rstrip() + "…"
 
 
 def _object(row: Op, backends: list[BackendDescription]) -> dict[str, Any]:
