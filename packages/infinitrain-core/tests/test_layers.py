@@ -9,8 +9,8 @@ import infinitrain
 
 ROOT = Path(infinitrain.__file__).parent
 LAYERS = (
-    ("errors", "data", "__about__"),
-    ("dtype",),
+    ("errors", "data", "__about__", "philox"),
+    ("dtype", "masks"),
     ("device",),
     ("backend",),
     ("_methods", "_repr"),

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
-from math import isfinite, pi, prod
+from math import isfinite, pi
 from typing import Any, Final
 
 import numpy as np
@@ -28,30 +27,20 @@ from .backend.spec import TensorSpec
 from .device import CPU, Device
 from .dtype import DType, as_dtype, bfloat16, float16, float32, float64
 from .errors import DeviceMismatchError, DtypeError, InfiniTrainError, ShapeError
+from .masks import StepScope as StepScope
+from .masks import current_step as current_step
+from .masks import dropout_mask as dropout_mask
+from .masks import step_scope as step_scope
+from .philox import MAX_SEED as MAX_SEED
+from .philox import Words, checked_seed, is_count, stream_key, words
 from .tensor import Tensor
 
 DEFAULT_SEED: Final = 42
-MAX_SEED: Final = 2**64 - 1
 
-Words = npt.NDArray[np.uint64]
 Values = npt.NDArray[np.float64]
 
 _PIECE: Final = 1 << 17  # words drawn at a time: the temporaries stay in the cache and below 10 MB
 _PRECISION: Final = {float64: 53, float32: 24, float16: 11, bfloat16: 8}
-
-
-def stream_key(kind: str, seed: int, name: str = "") -> int:
-    """Return the 128-bit Philox key of a stream: BLAKE2b of ``kind``, ``seed`` and ``name``, joined by zero
-    bytes.
-    """
-    text = f"{kind}\0{_checked_seed(seed)}\0{name}".encode()
-    return int.from_bytes(blake2b(text, digest_size=16).digest(), "little")
-
-
-def words(key: int, start: int, stop: int) -> Words:
-    """Return words start .. stop - 1 of the stream with this key."""
-    block, skip = divmod(start, 4)
-    return np.random.Philox(key=key, counter=block).random_raw(stop - start + skip)[skip:]
 
 
 def to_uniform(raw: Words, bits: int = 53) -> Values:
@@ -144,7 +133,7 @@ class Generator:
         Raises InfiniTrainError, and changes nothing, when it is no such state.
         """
         position: Any = state.get("position")
-        if set(state) != {"seed", "position"} or not _is_count(position):
+        if set(state) != {"seed", "position"} or not is_count(position):
             raise InfiniTrainError(
                 f"a generator's state is its seed and position (words drawn, >= 0), got {dict(state)!r}"
             )
@@ -153,7 +142,7 @@ class Generator:
 
     def random_raw(self, n: int) -> Words:
         """Return the next ``n`` words, uint64, as a NumPy array."""
-        if not _is_count(n):
+        if not is_count(n):
             raise ShapeError(f"random_raw: the number of words is an int >= 0, got {n!r}")
         raw = words(self._key, self.position, self.position + n)
         self.position += n
@@ -202,7 +191,7 @@ class Generator:
         self, what: str, shape: Sequence[int], dtype: DType, convert: Callable[[Words], Values]
     ) -> Tensor:
         sizes = tuple(shape)
-        if not all(_is_count(n) for n in sizes):
+        if not all(is_count(n) for n in sizes):
             raise ShapeError(f"{what}: a shape is a sequence of ints >= 0, got {shape!r}")
         made: Tensor = storage.empty_like_spec(TensorSpec.of(sizes, dtype, self.device))
         self.fill(made, convert)
@@ -226,7 +215,7 @@ _defaults = _Defaults()
 
 def manual_seed(seed: int) -> None:
     """Start the calling thread's default generators anew, those of all devices, with ``seed``."""
-    _defaults.seed = _checked_seed(seed)
+    _defaults.seed = checked_seed(seed)
     _defaults.generators.clear()
 
 
@@ -239,84 +228,20 @@ def default_generator(device: Device | str = CPU) -> Generator:
     return found
 
 
-# Dropout [contract 8.3] -------------------------------------------------------------------------------------
+DefaultStates = tuple[int, dict[Device, dict[str, Any]]]
 
 
-class StepScope:
-    """What dropout's masks depend on, inside ``with``, for the calling thread: see ``step_scope``."""
-
-    def __init__(self, seed: int, step: int, first_sample: int) -> None:
-        self.seed = _checked_seed(seed)
-        self.step, self.first_sample = _word("step", step), _word("first_sample", first_sample)
-        self._met: dict[str, int] = {}
-
-    def key(self, path: str) -> int:
-        """Return the key of the next draw of ``path``: the first 64 bits of the digest of seed, path and number of
-        draws that this path has had in the scope.
-        """
-        met = self._met.get(path, 0)
-        self._met[path] = met + 1
-        return stream_key("dropout", self.seed, f"{path}\0{met}") & MAX_SEED
-
-    def copy(self) -> StepScope:
-        """Return a scope that goes on as this one will: inside it a part of a step can be computed again."""
-        made = StepScope(self.seed, self.step, self.first_sample)
-        made._met.update(self._met)
-        return made
-
-    def __enter__(self) -> StepScope:
-        _scopes.stack.append(self)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _scopes.stack.pop()
+def default_states() -> DefaultStates:
+    """Return where the calling thread's default generators are: the seed of new ones, and the states of the others."""
+    return _defaults.seed, {device: g.state_dict() for device, g in _defaults.generators.items()}
 
 
-class _Scopes(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[StepScope] = []
-
-
-_scopes = _Scopes()
-
-
-def step_scope(*, seed: int, step: int, first_sample: int = 0) -> StepScope:
-    """Return the context in which the calling thread computes on one batch, or micro-batch, of training step ``step``.
-
-    ``first_sample`` is the number, in the whole batch of the step over all ranks and micro-batches, of what is first
-    on axis 0. Dropout inside depends on nothing else, so that N ranks with b samples drop what one rank with N b
-    samples would.
-
-    >>> from infinitrain import ones, ops, random
-    >>> def dropped(first, count):
-    ...     with random.step_scope(seed=1, step=7, first_sample=first):
-    ...         return ops.dropout(ones((count, 5)), 0.5).tolist()
-    >>> dropped(0, 4) == dropped(0, 2) + dropped(2, 2)
-    True
-    """
-    return StepScope(seed, step, first_sample)
-
-
-def current_step() -> StepScope | None:
-    """Return the innermost ``step_scope`` of the calling thread."""
-    return _scopes.stack[-1] if _scopes.stack else None
-
-
-def dropout_mask(
-    shape: Sequence[int], p: float, key: int, step: int, first_sample: int
-) -> npt.NDArray[np.bool_]:
-    """Return which elements dropout keeps, by the formula of the op table's ``DropoutForward``, on the host."""
-    samples, size = (shape[0], prod(shape[1:])) if shape else (1, 1)
-    kept = np.empty((samples, size), np.bool_)
-    n_words, threshold = (size + 1) // 2, round(p * 2**32)
-    counter = np.array([0, _word("first_sample", first_sample), _word("step", step), 0], np.uint64)
-    source = np.random.Philox(key=_word("key", key), counter=counter)
-    to_next_sample = 2**64 - (n_words + 3) // 4
-    for row in kept:
-        halves = source.random_raw(n_words).astype("<u8", copy=False).view("<u4")
-        np.greater_equal(halves[:size], threshold, out=row)
-        source.advance(to_next_sample)
-    return kept.reshape(tuple(shape))
+def load_default_states(states: DefaultStates) -> None:
+    """Take the calling thread's default generators to where ``states`` was taken, on any thread."""
+    _defaults.seed, found = states
+    unused = {"seed": _defaults.seed, "position": 0}
+    for device in found.keys() | _defaults.generators.keys():
+        default_generator(device).load_state_dict(found.get(device, unused))
 
 
 def uniform(
@@ -365,22 +290,6 @@ def generator_for(device: Device | str, generator: Generator | None) -> Generato
             f"make one with Generator({str(device)!r}) [contract 8.2]"
         )
     return generator
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
-
-
-def _word(name: str, value: Any) -> int:
-    if not _is_count(value) or value > MAX_SEED:
-        raise ValueError(f"dropout: {name} is an int in 0 .. 2**64 - 1, got {value!r}")
-    return int(value)
-
-
-def _checked_seed(seed: int) -> int:
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
-        raise ValueError(f"a seed is an int in 0 .. 2**64 - 1, got {seed!r}")
-    return seed
 
 
 def _floating(what: str, dtype: DType | str) -> DType:

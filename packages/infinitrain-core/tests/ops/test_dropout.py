@@ -12,7 +12,7 @@ import pytest
 import infinitrain as it
 from infinitrain import nn, ops
 from infinitrain.backend.optable import OPS
-from infinitrain.errors import DtypeError, InfiniTrainError
+from infinitrain.errors import DtypeError, InfiniTrainError, ShapeError
 from infinitrain.random import current_step, default_generator, step_scope
 
 
@@ -68,6 +68,60 @@ def test_ranks_with_parts_of_a_batch_drop_what_one_rank_drops(ranks, rng):
     for t in threads:
         t.join()
     np.testing.assert_array_equal(np.concatenate([found[r] for r in range(ranks)]), whole)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_split_of_a_batch_changes_a_mask(seed):
+    """Ranks or micro-batches of any sizes, each with the first of its axes made one or not; gradients as well.
+
+    Two draws of one path, so that their count is seen to advance alike.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 6, rng.integers(2, 4)).tolist()
+    parts = [(int(rng.integers(0, 5)), int(rng.integers(0, 3))) for _ in range(rng.integers(1, 6))]
+    first, p = int(rng.integers(0, 10)), float(rng.choice([0.2, 0.5, 1.0], p=[0.45, 0.45, 0.1]))
+
+    def draws(samples, start, merged):
+        values = np.arange(1.0, samples * math.prod(sizes) + 1).reshape(samples, *sizes)
+        shape = (samples * math.prod(sizes[:merged]), *sizes[merged:])
+        x = it.from_numpy(values.reshape(shape), requires_grad=True)
+        with step_scope(seed=3, step=5, first_sample=start, samples=samples):
+            made = [ops.dropout(x, p, "a"), ops.dropout(x, p, "a")]
+        assert made[0].shape == shape
+        (made[0] * 2.0 + made[1]).backward(it.ones(*shape, dtype="float64"))
+        found = [(y.numpy() != 0).reshape(values.shape) for y in made]
+        want = (found[0] * 2.0 + found[1]) / (1 - p if p < 1 else 1)
+        np.testing.assert_allclose(x.grad.numpy().reshape(values.shape), want, rtol=1e-15)
+        return found
+
+    total = sum(n for n, _ in parts)
+    plain = it.ones(total, *sizes)
+    with step_scope(seed=3, step=5, first_sample=first):
+        whole = [ops.dropout(plain, p, "a").numpy() != 0 for _ in range(2)]
+    start, found = first, []
+    for n, merged in parts:
+        found.append(draws(n, start, merged))
+        start += n
+    for k in range(2):
+        np.testing.assert_array_equal(np.concatenate([f[k] for f in found]), whole[k])
+
+
+def test_an_axis_0_that_is_no_samples_is_refused_and_counts_no_draw():
+    with step_scope(seed=1, step=2, samples=4) as scope:
+        for shape in ((6, 5), (2, 5), (13,), ()):
+            with pytest.raises(ShapeError, match=r"dropout: x \[.*on axis 0.*samples=4.*\[contract 8\.3\]"):
+                ops.dropout(it.ones(*shape), 0.5)
+        assert scope.copy()._met == {}
+        assert ops.dropout(it.ones(4, 5)).tolist() == scoped(it.ones(4, 5), path="").tolist()
+        with scope.copy(), pytest.raises(ShapeError):
+            ops.dropout(it.ones(6, 5), 0.5)
+        assert ops.dropout(it.ones(6, 5), 0.0).shape == (6, 5)
+    with step_scope(seed=1, step=2, samples=1):
+        ops.dropout(it.ones(()))
+    with step_scope(seed=1, step=2, samples=0):
+        assert ops.dropout(it.ones(0, 3)).shape == (0, 3)
+        with pytest.raises(ShapeError, match="samples=0"):
+            ops.dropout(it.ones(1, 3))
 
 
 def test_seed_step_path_sample_and_use_each_change_the_mask():
@@ -203,6 +257,8 @@ def test_a_copy_of_a_scope_draws_again_what_the_scope_will():
         ({"seed": -1, "step": 0}, "a seed is an int"),
         ({"seed": 1, "step": -1}, "step is an int in 0"),
         ({"seed": 1, "step": 0, "first_sample": 1.5}, "first_sample is an int in 0"),
+        ({"seed": 1, "step": 0, "samples": -1}, "step_scope: samples is an int >= 0, got -1"),
+        ({"seed": 1, "step": 0, "samples": True}, "step_scope: samples is an int >= 0, got True"),
     ],
 )
 def test_a_scope_refuses_what_is_no_count(given, message):

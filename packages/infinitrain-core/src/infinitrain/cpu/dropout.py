@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..random import dropout_mask
+from ..masks import dropout_mask
 from .select import keep
 
 

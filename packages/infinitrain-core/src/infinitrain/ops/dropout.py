@@ -9,6 +9,7 @@ from ..autograd.function import Function
 from ..backend.optable import Results, Scalar, Tensor, op
 from ..errors import DtypeError
 from ..tensor import Tensor as UserTensor
+from .base import view
 
 
 @op(profile="training", gradient="DropoutBackward")
@@ -51,8 +52,10 @@ def dropout(x: Any, p: float = 0.5, path: str = "") -> Any:
 
     Inside ``random.step_scope`` an element's fate depends on the scope's seed and step, on ``path`` (and on how often
     this path was met before in the scope), on the sample's global number and on the place inside the sample: never on
-    how the batch is split [contract 8.3]. Outside it depends on the next word of the device's default generator. p = 0
-    returns x itself and draws nothing. Raises ValueError for a p that is not in 0..1, DtypeError for integers.
+    how the batch is split [contract 8.3]. Axis 0 counts the scope's samples, or k rows of each in turn where the scope
+    has ``samples``. Outside a scope it depends on the next word of the device's default generator. p = 0 returns x
+    itself and draws nothing. Raises ValueError for a p that is not in 0..1, DtypeError for integers, ShapeError
+    for an axis 0 that does not go with ``samples``.
     """
     check_p("dropout", p)
     if not isinstance(x, UserTensor):
@@ -65,5 +68,9 @@ def dropout(x: Any, p: float = 0.5, path: str = "") -> Any:
         return x
     scope = random.current_step()
     if scope is not None:
+        samples = scope.rows_of(x.shape)  # before the draw is counted
+        if samples is not None:
+            apart = view(x, (samples, x.numel // samples))
+            return view(Dropout.apply(apart, p, scope.key(path), scope.step, scope.first_sample), x.shape)
         return Dropout.apply(x, p, scope.key(path), scope.step, scope.first_sample)
     return Dropout.apply(x, p, int(random.default_generator(x.device).random_raw(1)[0]), 0, 0)
