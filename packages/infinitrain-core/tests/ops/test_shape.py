@@ -164,3 +164,12 @@ def test_errors_name_the_function_and_the_values():
             call()
     with pytest.raises(DtypeError, match="transpose: axis0 is an int, got 'a'"):
         ops.transpose(x, "a", 0)
+
+
+def test_a_slice_of_nothing_backwards_from_before_the_first():
+    x, none = it.ones(1, 3), it.ones(1, 0)
+    where = (0, -1), (1, -1), (1, -1)
+    assert ops.SliceForward(x, *where).shape == (1, 0)
+    assert ops.SliceBackward(none, (1, 3), *where).tolist() == [[0.0, 0.0, 0.0]]
+    ops.SliceAssign(x, none, *where)
+    assert x.tolist() == [[1.0, 1.0, 1.0]]

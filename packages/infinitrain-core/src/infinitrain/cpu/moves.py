@@ -41,9 +41,14 @@ def SliceAssign(x: Any, value: Any, starts: Shape, ends: Shape, steps: Shape) ->
 
 @lru_cache(maxsize=1024)
 def _slices(starts: Shape, ends: Shape, steps: Shape) -> tuple[slice, ...]:
-    # Backwards to the first element the end is -1, which a slice would take for the last.
-    part = zip(starts, ends, steps, strict=True)
-    return tuple([slice(a, None if c < 0 and b < 0 else b, c) for a, b, c in part])
+    # Backwards to the first element the end is -1, which a slice would take for the last; so it would the start of a
+    # slice of nothing.
+    return tuple(
+        [
+            slice(r.start, None if r.stop < 0 else r.stop, r.step) if r else slice(0, 0)
+            for r in map(range, starts, ends, steps)
+        ]
+    )
 
 
 def SplitForward(x: Any, sizes: Shape, axis: int, *, out: Any) -> None:
