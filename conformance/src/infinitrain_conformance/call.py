@@ -106,10 +106,20 @@ class Call:
         return found
 
     def into(
-        self, prefill: dict[str, np.ndarray] | None = None, dtypes: dict[str, Any] | None = None
+        self,
+        prefill: dict[str, np.ndarray] | None = None,
+        dtypes: dict[str, Any] | None = None,
+        only: str | None = None,
     ) -> Destinations:
-        """Run the op into views of larger buffers: poisoned ones, or, with ``prefill``, to be added to."""
+        """Run the op into views of larger buffers: poisoned ones, or, with ``prefill``, to be added to.
+
+        ``only`` one result gets a destination, and ``accumulate=True`` is said of all.
+        """
         targets = Destinations(self, prefill or {}, dtypes or {})
+        if only is not None:
+            alone = tuple(view if name == only else None for name, view in targets.views.items())
+            targets.returned = self.op(*self.args, out=alone, accumulate=True)
+            return targets
         outs, flags = tuple(targets.views.values()), tuple(name in targets.prefill for name in targets.views)
         if len(outs) == 1:
             got = self.op(*self.args, out=outs[0], accumulate=flags[0])

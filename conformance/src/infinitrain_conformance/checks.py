@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .call import Call
+from .call import Call, poison
 from .cases import Data, OpCase
 from .check import close, expect, fail, same_bytes
 from .oracles import Want
@@ -105,6 +105,28 @@ def accumulates(make: Make, heading: str, *, wide: bool = False, seed: int = 1) 
         close(heading, call.row.name, make().into(dtypes=dtypes).views, want)
 
 
+def accumulates_alone(make: Make, heading: str, *, seed: int = 1) -> None:
+    """``accumulate=True`` and one destination: only that is added to, never what core allocates [contract 4.4]."""
+    __tracebackhide__ = True
+    import infinitrain as it
+
+    rng = np.random.default_rng(seed)
+    for alone in make().names():
+        call = make()
+        want, prefill = call.want(), dict[str, np.ndarray]()
+        for name, (shape, inferred) in zip(call.names(), call.specs(), strict=True):
+            it.from_numpy(poison(inferred, shape), call.device)  # what memory that is used again holds
+            if name == alone and name in call.row.accumulates:
+                prefill[name] = (rng.standard_normal(shape) * 10 + 3).astype(inferred.numpy)
+                before, w = prefill[name].astype(np.float64), want[name]
+                extra = np.abs(before) + (2.0**16 / 8 * np.abs(w.value) if inferred.itemsize == 2 else 0.0)
+                want[name] = Want(w.value + before, w.magnitude + extra, w.terms)
+        targets = call.into(prefill, only=alone)
+        got = dict(zip(call.names(), targets.returned, strict=True))
+        expect(heading, not targets.disturbed(), "; ".join(targets.disturbed()))
+        close(f"{heading}   out {alone}", call.row.name, got, want)
+
+
 def repeats(make: Make, heading: str) -> None:
     """The same call twice gives the same bits [contract 7.7]."""
     __tracebackhide__ = True
@@ -147,6 +169,7 @@ CHECKS: Final[dict[str, Check]] = {
     "offset_arguments": Check(offset_arguments, "4.4", ("float32", "bfloat16")),
     "destination": Check(destination, "4.4", ("float32", "bfloat16", "int64")),
     "accumulates": Check(accumulates, "4.4", ("float32", "bfloat16")),
+    "accumulates_alone": Check(accumulates_alone, "4.4", ("float32", "bfloat16")),
     "accumulates_into_float32": Check(partial(accumulates, wide=True), "4.4", ("bfloat16",)),
     "accumulates_small_into_large": Check(small_into_large, "4.4", ("bfloat16",)),
     "repeats": Check(repeats, "7.7", ("float32",)),
@@ -158,6 +181,8 @@ def applies(check: str, row: Any) -> bool:
     """Tell whether a check says something about an op: destinations need results that are no views."""
     if check == "destination":
         return bool(row.results) and not row.view and not row.results[0].startswith("*")
+    if check == "accumulates_alone":
+        return bool(row.accumulates) and len(row.results) > 1
     return bool(row.accumulates) if check.startswith("accumulates") else True
 
 

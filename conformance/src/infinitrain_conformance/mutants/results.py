@@ -164,6 +164,28 @@ def overwrites(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
         yield result, partial(plant, result)
 
 
+@kind("accumulates_alone")
+def adds_to_nothing(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+    """A kernel that adds to every result once one is to be added to: also to memory that was just allocated."""
+
+    def plant(result: str, call: Call) -> Any:
+        right, at = call.op, call.names().index(result)
+
+        def op(*args: Any, out: Any = None, accumulate: Any = False) -> Any:
+            if out is None:
+                return right(*args)
+            got = right(*args, out=out, accumulate=accumulate)
+            if accumulate and isinstance(out, tuple) and out[at] is None:
+                write(got[at], host(got[at]) + host(got[at]).dtype.type(1))
+            return got
+
+        return op
+
+    if len(row.results) > 1:
+        for result in row.accumulates:
+            yield result, partial(plant, result)
+
+
 @kind("accumulates_small_into_large")
 def rounds_sum(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
     """A float32 destination that is added to in half precision: the sum is rounded to the inputs' dtype."""

@@ -48,6 +48,11 @@ def test_accumulates(case: OpCase, dtype: str, target: Target, seed: int, headin
     checks.accumulates(checks.maker(case, dtype, seed, target.device), heading)
 
 
+@pytest.mark.parametrize(("case", "dtype"), _params("accumulates_alone"))
+def test_accumulates_alone(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    checks.accumulates_alone(checks.maker(case, dtype, seed, target.device), heading)
+
+
 @pytest.mark.parametrize(("case", "dtype"), _params("accumulates_into_float32"))
 def test_accumulates_into_float32(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
     checks.accumulates(checks.maker(case, dtype, seed, target.device), heading, wide=True)

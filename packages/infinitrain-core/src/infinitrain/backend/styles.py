@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..device import Device
-from ..dtype import float32
+from ..dtype import HALF, float32
 from ..errors import BackendError, KernelError, OutOfMemoryError, UnsupportedDtypeError, UnsupportedShapeError
 from . import runtime, storage
 from .kernels import Kernel
@@ -208,7 +208,7 @@ def into(
     destination was never rounded to the inputs' half precision.
 
     ``out`` is a tensor, or a tuple that may hold None for results to be allocated; ``accumulate`` is a bool, or a tuple
-    of one bool per result.
+    of one bool per result. What is allocated is never added to, whatever ``accumulate`` says.
     """
     count, marked = len(results), row.accumulates_index
     nothing, everything = (False,) * count, tuple([i in marked for i in range(count)])
@@ -223,6 +223,12 @@ def into(
                 raise KernelError(f"{name} has no result that accumulates [contract 4.4]")
             flags = everything if flags else nothing
         _check_outs(row, outs, results)
+        if flags != nothing:
+            if len(flags) != count:
+                raise TypeError(
+                    f"{name}: accumulate has {len(flags)} flags, the op {count} results [contract 4.4]"
+                )
+            flags = tuple([bool(f) and o is not None for f, o in zip(flags, outs, strict=True)])
         if style != "destination":
             whole = False
         elif can_accumulate:
@@ -276,8 +282,8 @@ def _fill_from_values(got: Any, outs: tuple[Any, ...], flags: tuple[bool, ...]) 
 
 
 def _check_outs(row: Op, outs: tuple[Any, ...], results: tuple[TensorSpec, ...]) -> None:
-    """Raise unless destinations, None for those to be made, are what was inferred; results that accumulate may be
-    wider: float32.
+    """Raise unless destinations, None for those to be made, are what was inferred; half-precision results that
+    accumulate may be wider: float32.
     """
     if len(outs) != len(results):
         raise TypeError(
@@ -290,10 +296,11 @@ def _check_outs(row: Op, outs: tuple[Any, ...], results: tuple[TensorSpec, ...])
             raise TypeError(
                 f"{row.name}: out {row.result_name(index)} is a tensor, got {type(out).__name__} {out!r:.60}"
             )
+        wider = index in row.accumulates_index and spec.dtype in HALF and out.dtype is float32
         if (
             out.shape != spec.shape
             or out.device is not spec.device
-            or (out.dtype is not spec.dtype and not (index in row.accumulates_index and out.dtype is float32))
+            or (out.dtype is not spec.dtype and not wider)
         ):
             raise KernelError(
                 f"{row.name}: out {row.result_name(index)} is {out.spec}, inferred {spec} [contract 4.4]",
