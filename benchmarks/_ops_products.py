@@ -49,12 +49,12 @@ add("LinearGeluForward", lambda rng, s: (*linear(rng, s), "tanh"), linear_gelu, 
 
 
 # Cross-entropy over a linear layer
-def linear_loss(x: np.ndarray, w: np.ndarray, t: np.ndarray) -> tuple[Any, np.ndarray]:
-    return cross_entropy(x @ w.T, t)
+def linear_loss(x: np.ndarray, w: np.ndarray, t: np.ndarray) -> tuple[Any, ...]:
+    return *cross_entropy(x @ w.T, t), np.full(t.shape, len(w), x.dtype)
 
 
 def linear_loss_backward(
-    g: Any, x: np.ndarray, w: np.ndarray, t: np.ndarray, lse: np.ndarray
+    g: Any, x: np.ndarray, w: np.ndarray, t: np.ndarray, lse: np.ndarray, present: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     d = cross_entropy_backward(g, x @ w.T, t, lse)
     return d @ w, d.T @ x
@@ -66,7 +66,7 @@ def loss_arguments(rng: Rng, s: Shape) -> tuple[Any, ...]:
 
 def loss_backward_arguments(rng: Rng, s: Shape) -> tuple[Any, ...]:
     x, w, t = loss_arguments(rng, s)
-    return np.array(0.7, np.float32), x, w, t, linear_loss(x, w, t)[1]
+    return np.array(0.7, np.float32), x, w, t, *linear_loss(x, w, t)[1:]
 
 
 add("LinearCrossEntropyForward", loss_arguments, linear_loss, "cross_entropy(x @ w.T, t)")

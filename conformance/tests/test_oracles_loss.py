@@ -59,10 +59,14 @@ def test_a_target_that_is_not_there():
     assert got["loss"].value == np.inf
 
 
+@pytest.mark.parametrize("padding", [0, 3])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_linear_cross_entropy(rng, smoothing):
-    x, weight, target = rng.normal(size=(2, 3, 4)), rng.normal(size=(5, 4)), rng.integers(0, 5, (2, 3))
+def test_linear_cross_entropy(rng, smoothing, padding):
+    """``padding`` classes have weights of -inf, and x is positive: they are as good as absent."""
+    x, weight, target = rng.uniform(0.1, 2, (2, 3, 4)), rng.normal(size=(5, 4)), rng.integers(0, 5, (2, 3))
     target[0, 1] = IGNORE
+    padded = np.concatenate([weight, np.full((padding, 4), -np.inf)])
+    whole = linear_loss.linear_cross_entropy(x, padded, target, IGNORE, smoothing, "mean")
 
     def value(x, weight):
         return linear_loss.linear_cross_entropy(x, weight, target, IGNORE, smoothing, "mean")["loss"].value
@@ -70,14 +74,18 @@ def test_linear_cross_entropy(rng, smoothing):
     logits = np.einsum("btc,vc->btv", x, weight)
     want = loss.cross_entropy(logits, target, IGNORE, smoothing)
     np.testing.assert_allclose(value(x, weight), want["loss"].value)
-    args = (np.asarray(1.5), x, weight, target, want["lse"].value, IGNORE, smoothing, "mean")
+    np.testing.assert_allclose(whole["loss"].value, want["loss"].value)
+    assert (whole["present"].value == (5 if smoothing else 5 + padding)).all()
+    saved = want["lse"].value, whole["present"].value
+    args = (np.asarray(1.5), x, padded, target, *saved, IGNORE, smoothing, "mean")
     got = linear_loss.linear_cross_entropy_backward(*args)
     np.testing.assert_allclose(
         got["dx"].value, 1.5 * slope(lambda v: value(v, weight), x), rtol=1e-5, atol=1e-8
     )
     np.testing.assert_allclose(
-        got["dweight"].value, 1.5 * slope(lambda v: value(x, v), weight), rtol=1e-5, atol=1e-8
+        got["dweight"].value[:5], 1.5 * slope(lambda v: value(x, v), weight), rtol=1e-5, atol=1e-8
     )
+    assert (got["dweight"].value[5:] == 0).all()
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -29,6 +29,7 @@ UNDEFINED: Final[dict[tuple[str, str], str]] = {
     ("NormBackward", "0"): "a norm of 0 is the norm of zeros",
     ("NormBackward", "-0"): "a norm of 0 is the norm of zeros",
     ("LinearCrossEntropyForward", "largest"): "the logits leave float32",
+    ("LinearCrossEntropyBackward", "infinity"): "forward would have counted other classes than were saved",
     ("LinearGeluForward", "largest"): "the product leaves float32, and GELU of -infinity is 0 times it",
     ("AttentionForward", "largest"): "the scores leave float32",
     ("AttentionBackward", "largest"): "the scores leave float32",

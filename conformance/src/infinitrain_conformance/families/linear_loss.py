@@ -6,44 +6,68 @@ import numpy as np
 
 from ..cases import Built, Data, OpCase, Stat, case
 from ..oracles import linear_loss as oracles
-from ..oracles import loss as whole
 from .loss import IGNORE, Shape
 
 CASES: list[OpCase] = []
 
 
 def _arguments(
-    d: Data, lead: Shape, width: int, classes: int, ignored: float
+    d: Data, lead: Shape, width: int, classes: int, ignored: float, padding: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``padding`` classes are not there: x is positive and their weights are -inf. Their places are in every block."""
     x, weight = d.normal(*lead, width, mean=0.3), d.normal(classes, width, mean=0.1, scale=0.4)
     target = d.rng.integers(0, classes, lead)
+    if padding:
+        x = d.round(np.abs(x) + 0.1)
+        gone = d.rng.choice(classes, padding, replace=False)
+        weight[gone] = -np.inf
+        target = d.rng.choice(np.setdiff1d(np.arange(classes), gone), lead)
     return x, weight, np.where(d.rng.random(lead) < ignored, IGNORE, target).astype(np.int64)
 
 
 def forward(
-    d: Data, lead: Shape, width: int, classes: int, ignored: float, smoothing: float, reduction: str
+    d: Data,
+    lead: Shape,
+    width: int,
+    classes: int,
+    ignored: float,
+    smoothing: float,
+    reduction: str,
+    padding: int = 0,
 ) -> Built:
-    made = _arguments(d, lead, width, classes, ignored)
+    made = _arguments(d, lead, width, classes, ignored, padding)
     return Built((*made, IGNORE, smoothing, reduction), oracles.linear_cross_entropy)
 
 
 def backward(
-    d: Data, lead: Shape, width: int, classes: int, ignored: float, smoothing: float, reduction: str
+    d: Data,
+    lead: Shape,
+    width: int,
+    classes: int,
+    ignored: float,
+    smoothing: float,
+    reduction: str,
+    padding: int = 0,
 ) -> Built:
-    x, weight, target = _arguments(d, lead, width, classes, ignored)
-    lse = whole.log_sum_exp(x @ weight.T)
-    args = (Stat(np.asarray(1.75)), x, weight, target, Stat(lse), IGNORE, smoothing, reduction)
+    x, weight, target = _arguments(d, lead, width, classes, ignored, padding)
+    saved = oracles.linear_cross_entropy(x, weight, target, IGNORE, smoothing, reduction)
+    statistics = Stat(saved["lse"].value), Stat(saved["present"].value)
+    args = (Stat(np.asarray(1.75)), x, weight, target, *statistics, IGNORE, smoothing, reduction)
     return Built(args, oracles.linear_cross_entropy_backward)
 
 
 for name, *options in (
-    ("odd", (3, 5), 7, 37, 0.0, 0.0, "mean"),
+    ("odd", (3, 5), 7, 37, 0.0, 0.15, "mean"),
+    ("plain", (3, 5), 7, 37, 0.0, 0.0, "mean"),
     ("ignored", (4, 16), 9, 21, 0.3, 0.0, "mean"),
     ("smoothed", (3, 8), 12, 33, 0.2, 0.1, "mean"),
     ("sum", (24,), 12, 33, 0.2, 0.1, "sum"),
     ("vector", (), 8, 5, 0.0, 0.0, "mean"),
     ("vocabulary", (2, 8), 24, 5003, 0.0, 0.0, "mean"),
     ("blocks", (2, 600), 8, 5003, 0.1, 0.2, "mean"),
+    ("padded", (3, 8), 12, 33, 0.2, 0.1, "mean", 6),
+    ("padded_unsmoothed", (3, 8), 12, 33, 0.2, 0.0, "sum", 6),
+    ("padded_blocks", (2, 600), 8, 5003, 0.1, 0.2, "mean", 700),
     ("rows4096", (4096,), 4, 6, 0.1, 0.0, "mean"),
 ):
     case(CASES, "LinearCrossEntropyForward", name, forward, *options)

@@ -11,7 +11,8 @@ from .want import Array, Want, rows
 def linear_cross_entropy(
     x: Array, weight: Array, target: Array, ignore_index: int, smoothing: float, reduction: str
 ) -> dict[str, Want]:
-    logits, size = x @ weight.T, np.abs(x) @ np.abs(weight).T
+    logits, size = x @ weight.T, np.abs(x) @ np.abs(finite(weight)).T
+    there = (logits != -np.inf).sum(-1) if smoothing else np.full(target.shape, len(weight))
     found = cross_entropy(logits, target, ignore_index, smoothing, reduction)
     kept, largest = target != ignore_index, size.max(-1)
     count = 1 if reduction == "sum" else max(1, int(kept.sum()))
@@ -20,7 +21,13 @@ def linear_cross_entropy(
     return {
         "loss": Want(loss.value, loss.magnitude + largest[kept].sum() / count, terms),
         "lse": Want(lse.value, lse.magnitude + largest, x.shape[-1]),
+        "present": Want(np.asarray(there, np.float64), np.zeros(target.shape)),
     }
+
+
+def finite(weight: Array) -> Array:
+    """Return 0 for infinite weights: they stand for classes that are not there."""
+    return np.where(np.isinf(weight), 0.0, weight)
 
 
 def linear_cross_entropy_backward(
@@ -29,19 +36,19 @@ def linear_cross_entropy_backward(
     weight: Array,
     target: Array,
     lse: Array,
+    present: Array,
     ignore_index: int,
     smoothing: float,
     reduction: str,
 ) -> dict[str, Want]:
     x2, logits = rows(x), rows(x) @ weight.T
-    ids, of = target.reshape(-1), lse.reshape(-1)
-    d = cross_entropy_backward(grad, logits, ids, of, ignore_index, smoothing, reduction)["dlogits"]
+    ids, of, have = target.reshape(-1), lse.reshape(-1), present.reshape(-1)
+    d = cross_entropy_backward(grad, logits, ids, of, ignore_index, smoothing, reduction, have)["dlogits"]
     # The logits are sums themselves; exp makes their error a relative one.
-    size = d.magnitude + np.abs(d.value) * (np.abs(x2) @ np.abs(weight).T)
+    known = finite(weight)
+    size = d.magnitude + np.abs(d.value) * (np.abs(x2) @ np.abs(known).T)
     return {
-        "dx": Want(
-            (d.value @ weight).reshape(x.shape), (size @ np.abs(weight)).reshape(x.shape), len(weight)
-        ),
+        "dx": Want((d.value @ known).reshape(x.shape), (size @ np.abs(known)).reshape(x.shape), len(weight)),
         "dweight": Want(d.value.T @ x2, size.T @ np.abs(x2), len(x2)),
     }
 

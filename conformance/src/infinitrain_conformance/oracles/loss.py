@@ -78,12 +78,19 @@ def cross_entropy_backward(
     ignore_index: int,
     smoothing: float = 0.0,
     reduction: str = "mean",
+    present: Array | None = None,
 ) -> dict[str, Want]:
+    """``present`` says how many classes a row has, where forward has counted them."""
     kept, there = target != ignore_index, logits != -np.inf
     finite = np.where(there, logits, 0.0)
     p = np.where(there, np.exp(finite - lse[..., None]), 0.0)
     onehot = np.arange(logits.shape[-1]) == np.where(kept, target, -1)[..., None]
-    goal = (1.0 - smoothing) * onehot + smoothing * there / np.maximum(1, there.sum(-1, keepdims=True))
+    share = (
+        smoothing / np.maximum(1, there.sum(-1) if present is None else present)
+        if smoothing
+        else np.zeros(())
+    )
+    goal = (1.0 - smoothing) * onehot + there * share[..., None]
     count = 1 if reduction == "sum" else max(1, int(kept.sum()))
     scale = np.where(kept, float(grad) / count, 0.0)[..., None]
     size = np.abs(scale) * (p * (1.0 + np.abs(finite) + np.abs(lse)[..., None]) + goal)

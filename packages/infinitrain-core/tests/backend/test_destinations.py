@@ -45,7 +45,8 @@ def arguments(op, dtype="float32"):
         "LinearBackwardBias": lambda: (grad,),
         "LinearBackwardWeight": lambda: (x, normal(N, V)),
         "LinearCrossEntropyBackward": lambda: (
-            normal(of=wide), x, normal(V, C), ids, normal(N, of=wide) + 3.0, -100, 0.1, "mean"
+            normal(of=wide), x, normal(V, C), ids, normal(N, of=wide) + 3.0, it.full((N,), 5.0, dtype=wide),
+            -100, 0.1, "mean"
         ),
         "RmsNormBackward": lambda: (x, weight, rstd, grad),
     }[op]()  # fmt: skip
@@ -82,7 +83,7 @@ def test_what_is_allocated_is_never_added_to(op, dtype, layer):
 
 def test_results_without_elements():
     op, ids = OPS["LinearCrossEntropyBackward"], it.tensor([0, 1])
-    args = (it.ones(), it.zeros(2, 0), it.zeros(V, 0), ids, it.ones(2))
+    args = (it.ones(), it.zeros(2, 0), it.zeros(V, 0), ids, it.ones(2), it.ones(2))
     out = it.zeros(2, 0)
     dx, dweight = op.call(*args, out=(out, None), accumulate=True)
     assert dx is out

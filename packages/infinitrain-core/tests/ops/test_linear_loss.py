@@ -76,6 +76,48 @@ def test_values_and_gradients(smoothing, reduction, layer, small_blocks, rng):
     np.testing.assert_allclose(w.grad.numpy(), dweight, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_classes_that_are_not_there(smoothing, layer, small_blocks, rng):
+    """Weights of -inf pad a vocabulary: the loss and its gradients are those without them, in every block."""
+    x, weight, target = data(rng, 41, classes=153, ignored=0.3)
+    x = np.abs(x) + 0.1
+    place = np.sort(rng.choice(200, 153, replace=False))  # of the classes among 47 that are not there
+    padded = np.full((200, 5), -np.inf)
+    padded[place] = weight
+    a, w = it.from_numpy(x, requires_grad=True), it.from_numpy(padded, requires_grad=True)
+    ids = np.where(target < 0, -100, place[target])
+    got = ops.linear_cross_entropy(a, w, it.from_numpy(ids), label_smoothing=smoothing)
+    got.backward()
+    loss, dx, dweight = slow(x, weight, target, smoothing, "mean")
+    assert got.item() == pytest.approx(loss, rel=1e-13)
+    np.testing.assert_allclose(a.grad.numpy(), dx, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(w.grad.numpy()[place], dweight, rtol=1e-10, atol=1e-13)
+    assert np.count_nonzero(w.grad.numpy()) == np.count_nonzero(dweight)
+
+
+def test_classes_that_some_rows_lack(layer, small_blocks, rng):
+    """Logits below float64's range are -inf, of one row and not of another; forward's slope is what backward says."""
+    x, weight, target = data(rng, 9, classes=40)
+    weight[3], weight[17:21] = -1e300, -1e300
+    x[2], x[5] = np.abs(x[2]) * 1e10, np.abs(x[5]) * 1e10
+    weight[np.abs(weight) < 1e300] *= 1e-10
+    x[[0, 1, 3, 4, 6, 7, 8]] *= 1e-300
+    target = np.where(np.isin(target, [3, 17, 18, 19, 20]), 0, target)
+    t = it.from_numpy(target)
+
+    def loss(v):
+        return ops.linear_cross_entropy(v, it.from_numpy(weight), t, label_smoothing=0.3, reduction="sum")
+
+    a = it.from_numpy(x, requires_grad=True)
+    loss(a).backward()
+    for row in (2, 5):  # the others' numbers are too small for differences
+        for c in range(5):
+            step = np.zeros_like(x)
+            step[row, c] = 1e5
+            slope = (loss(it.from_numpy(x + step)).item() - loss(it.from_numpy(x - step)).item()) / 2e5
+            assert a.grad.numpy()[row, c] == pytest.approx(slope, rel=1e-4, abs=1e-16)
+
+
 @pytest.mark.parametrize("shape", [(3, 4), (6,), ()])
 def test_gradcheck(shape, layer, rng):
     x, weight, target = data(rng, *shape)

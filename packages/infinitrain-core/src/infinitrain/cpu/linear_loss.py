@@ -23,7 +23,7 @@ def LinearCrossEntropyForward(
     x: Any, weight: Any, target: Any, ignore_index: int, label_smoothing: float, reduction: str, *, out: Any
 ) -> None:
     rows, w, ids = matrix(x.array), weight.array, target.array.reshape(-1)
-    lse = out[1].array.reshape(-1)
+    lse, present = out[1].array.reshape(-1), out[2].array.reshape(-1)
     valid = counted("LinearCrossEntropyForward", ids, len(w), ignore_index)
     each, safe = np.empty_like(lse), ids if valid is None else np.where(valid, ids, 0)
     steps = _steps(len(rows), len(w))
@@ -31,12 +31,12 @@ def LinearCrossEntropyForward(
     for i in steps:
         logits = np.matmul(rows[i], w.T, out=held[: i.stop - i.start])
         for j in row_blocks(*logits.shape):
-            row_losses(logits[j], safe[i][j], label_smoothing, lse[i][j], each[i][j])
+            present[i][j] = row_losses(logits[j], safe[i][j], label_smoothing, lse[i][j], each[i][j])
     out[0].array[...] = reduced(each, valid, reduction)
 
 
 def LinearCrossEntropyBackward(
-    grad: Any, x: Any, weight: Any, target: Any, lse: Any,
+    grad: Any, x: Any, weight: Any, target: Any, lse: Any, present: Any,
     ignore_index: int, label_smoothing: float, reduction: str,
     *, out: Any, accumulate: bool = False,
 ) -> None:  # fmt: skip
@@ -44,7 +44,8 @@ def LinearCrossEntropyBackward(
     dx, dweight = matrix(out[0].array), out[1].array
     valid = counted("LinearCrossEntropyBackward", ids, len(w), ignore_index)
     scale = rows.dtype.type(scale_of(grad, len(ids), valid, reduction))
-    share = rows.dtype.type(label_smoothing / len(w))
+    have = present.array.reshape(-1, 1)
+    share, some_lack = (label_smoothing / have).astype(rows.dtype), bool((have < len(w)).any())
     total = lse.array.reshape(-1, 1)
     dx[...] = 0
     # By classes: each block of dweight is written once, where blocks of rows would add to all of it every time.
@@ -57,9 +58,10 @@ def LinearCrossEntropyBackward(
         for i in row_blocks(*d.shape):
             block = d[i]
             block -= total[i]
+            known: Any = block != -np.inf if some_lack else True
             np.exp(block, out=block)
-            if share:
-                block -= share
+            if label_smoothing:
+                np.subtract(block, share[i], out=block, where=known)
             own = ids[i]
             there = (own >= v.start) & (own < v.stop)
             hit = np.flatnonzero(there if valid is None else there & valid[i])
@@ -71,4 +73,10 @@ def LinearCrossEntropyBackward(
             dweight[v] += np.matmul(d.T, rows)
         else:
             np.matmul(d.T, rows, out=dweight[v])
-        dx += np.matmul(d, w[v], out=partial)
+        dx += np.matmul(d, _finite(w[v]), out=partial)
+
+
+def _finite(weight: np.ndarray) -> np.ndarray:
+    """Return weights, 0 where they are not finite: those classes are not there, or the rows' gradients NaN already."""
+    finite = np.isfinite(weight)
+    return weight if finite.all() else np.where(finite, weight, 0)

@@ -32,10 +32,8 @@ def counted(op: str, ids: np.ndarray, classes: int, ignore_index: int) -> np.nda
     return valid
 
 
-def row_losses(
-    rows: np.ndarray, ids: np.ndarray, smoothing: float, lse: np.ndarray, each: np.ndarray
-) -> None:
-    """Fill the log sum exp and the loss of each of rows (N, V)."""
+def row_losses(rows: np.ndarray, ids: np.ndarray, smoothing: float, lse: np.ndarray, each: np.ndarray) -> Any:
+    """Fill log sum exp and loss of each of rows (N, V); return how many classes each has, V if not smoothed."""
     peak = np.maximum.reduce(rows, 1)
     e = rows - peak[:, None]
     np.exp(e, out=e)
@@ -44,12 +42,14 @@ def row_losses(
     picked = rows[np.arange(len(rows)), ids]
     if not smoothing:
         np.subtract(lse, picked, out=each)
-        return
+        return rows.shape[1]
     there = rows != -np.inf
-    share = smoothing / np.count_nonzero(there, 1)
+    classes = np.count_nonzero(there, 1)
+    share = smoothing / classes
     total = np.add.reduce(rows if there.all() else np.where(there, rows, 0), 1)
     np.subtract(lse, total * share.astype(rows.dtype), out=each)
     each -= np.where(picked == -np.inf, picked, picked * rows.dtype.type(1.0 - smoothing))
+    return classes
 
 
 def reduced(each: np.ndarray, valid: np.ndarray | None, reduction: str) -> Any:
@@ -66,8 +66,7 @@ def scale_of(grad: Any, rows: int, valid: np.ndarray | None, reduction: str) -> 
     scale = float(grad.array)
     if reduction == "sum":
         return scale
-    count = rows if valid is None else np.count_nonzero(valid)
-    return scale / count if count else 0.0
+    return scale / max(1, rows if valid is None else int(np.count_nonzero(valid)))
 
 
 def CrossEntropyBackward(

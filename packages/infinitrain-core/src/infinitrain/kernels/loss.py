@@ -38,19 +38,20 @@ def onehot(xp: Any, target: Any, first: int, classes: int) -> Any:
     return xp.expand_dims(target, axis=-1) == names
 
 
-def row_losses(xp: Any, logits: Any, target: Any, smoothing: float) -> tuple[Any, Any]:
-    """Return the loss of each row of logits (N, V), and its log sum exp."""
+def row_losses(xp: Any, logits: Any, target: Any, smoothing: float) -> tuple[Any, Any, Any]:
+    """Return the loss of each row of logits (N, V), its log sum exp, how many classes it has: V without smoothing."""
     peak = xp.max(logits, axis=-1, keepdims=True)
     lse = xp.squeeze(peak, axis=-1) + xp.log(xp.sum(xp.exp(logits - peak), axis=-1))
     none = xp.zeros_like(logits)
     picked = xp.sum(xp.where(onehot(xp, target, 0, logits.shape[-1]), logits, none), axis=-1)
     if not smoothing:
-        return lse - picked, lse
+        return lse - picked, lse, logits.shape[-1]
     there = logits != -math.inf
-    mean = xp.sum(xp.where(there, logits, none), axis=-1) / xp.sum(xp.astype(there, lse.dtype), axis=-1)
+    classes = xp.sum(xp.astype(there, lse.dtype), axis=-1)
+    mean = xp.sum(xp.where(there, logits, none), axis=-1) / classes
     # -inf stays -inf, even times zero
     part = xp.where(picked == -math.inf, picked, (1.0 - smoothing) * picked)
-    return lse - part - smoothing * mean, lse
+    return lse - part - smoothing * mean, lse, classes
 
 
 def reduced(xp: Any, each: Any, valid: Any, reduction: str) -> Any:
@@ -89,7 +90,7 @@ def CrossEntropyForward(
 ) -> Any:
     shape, logits, target = target.shape, rows(xp, logits), flat_index(xp, target)
     valid = check_targets(xp, "CrossEntropyForward", target, logits.shape[-1], ignore_index)
-    each, lse = row_losses(xp, logits, target, label_smoothing)
+    each, lse, _ = row_losses(xp, logits, target, label_smoothing)
     return reduced(xp, each, valid, reduction), xp.reshape(lse, shape)
 
 

@@ -25,7 +25,7 @@ def _check(x: Any, weight: Any, target: Any, label_smoothing: float, reduction: 
     return statistics(x.dtype)
 
 
-@op(profile="fused", results="loss lse", autocast="lower", gradient="LinearCrossEntropyBackward")
+@op(profile="fused", results="loss lse present", autocast="lower", gradient="LinearCrossEntropyBackward")
 def LinearCrossEntropyForward(
     x: Tensor,
     weight: Tensor,
@@ -35,10 +35,11 @@ def LinearCrossEntropyForward(
     reduction: str = "mean",
 ) -> Results:
     """CrossEntropyForward of the logits x weightᵀ, of which only some rows are held at a time, in float32 or wider; x
-    (..., C), weight (V, C), target (...), loss 0-d, lse (...). Smoothing spreads over all V classes.
+    (..., C), weight (V, C), target (...), loss 0-d, lse (...). present (...) counts a row's logits above -inf, over
+    which smoothing spreads; it is V without smoothing.
     """
     wide = _check(x, weight, target, label_smoothing, reduction)
-    return [((), wide), (target.shape, wide)]
+    return [((), wide), (target.shape, wide), (target.shape, wide)]
 
 
 @op(profile="fused", results="dx dweight", accumulates="dweight")
@@ -48,25 +49,27 @@ def LinearCrossEntropyBackward(
     weight: Tensor,
     target: Index,
     lse: Tensor,
+    present: Tensor,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Results:
     """dx = d weight, dweight = dᵀ x, where d is what CrossEntropyBackward makes of the logits x weightᵀ, computed anew
-    some classes or rows at a time.
+    some classes or rows at a time. In dx infinite weights of classes that are not there count as 0.
     """
     wide = _check(x, weight, target, label_smoothing, reduction)
     require_shape("grad", grad.shape, ())
-    require_shape("lse", lse.shape, target.shape)
-    require_dtype("lse", lse.dtype, wide)
+    for name, t in (("lse", lse), ("present", present)):
+        require_shape(name, t.shape, target.shape)
+        require_dtype(name, t.dtype, wide)
     return [(x.shape, x.dtype), (weight.shape, weight.dtype)]
 
 
 class LinearCrossEntropy(Function, op=LinearCrossEntropyForward):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, target: Any, *options: Any) -> Any:
-        loss, lse = LinearCrossEntropyForward(x, weight, target, *options)
-        ctx.save(x, weight, target, lse)
+        loss, lse, present = LinearCrossEntropyForward(x, weight, target, *options)
+        ctx.save(x, weight, target, lse, present)
         ctx.options = options
         return loss
 
@@ -88,8 +91,9 @@ def linear_cross_entropy(
     """Return ``cross_entropy(linear(x, weight), target)`` without ever holding all logits, nor their gradient.
 
     x (..., C), weight (V, C) of the same dtype, target (...) integer in 0..V-1; the options are those of
-    ``cross_entropy``. Half-precision logits are not rounded: the loss is that of float32 logits. Backward computes the
-    logits once more, a third more arithmetic in all. Raises IndexError for a target out of range.
+    ``cross_entropy``, and as there classes whose logit is -inf (by weights of -inf) are left out. Half-precision logits
+    are not rounded: the loss is that of float32 logits. Backward computes the logits once more, a third more arithmetic
+    in all. Raises IndexError for a target out of range.
     """
     check_options(label_smoothing, reduction)
     ignored = int_of(ignore_index, "linear_cross_entropy: ignore_index")

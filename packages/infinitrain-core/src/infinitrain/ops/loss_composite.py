@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..backend.dispatch import composite
@@ -11,6 +12,8 @@ from ..dtype import HALF, float32
 from .base import Cast, NoOpForward
 from .compare import NotEqualsScalarForward
 from .elementwise import AddForward, DivForward
+from .finite import IsFiniteForward
+from .indexing import WhereForward
 from .linear import LinearBackwardInput, LinearBackwardWeight, LinearForward
 from .loss import CrossEntropyBackward, CrossEntropyForward
 from .reduction import SumForward
@@ -56,23 +59,30 @@ def LinearCrossEntropyForward(
 ) -> Any:
     shape, classes = target.shape, weight.shape[0]
     (x, target), weight = _flat(x, target), _wide(weight)
-    total, lses = None, []
+    total, lses, found = None, [], []
     for part, ids in zip(_cut(x, classes), _cut(target, classes), strict=True):
         logits = LinearForward(part, weight, None)
         loss, lse = CrossEntropyForward(logits, ids, ignore_index, label_smoothing, "sum")
         total = loss if total is None else AddForward(total, loss)
         lses.append(lse)
+        if label_smoothing:
+            there = Cast(NotEqualsScalarForward(logits, -math.inf), lse.dtype)
+            found.append(SumForward(there, (1,), False))
+    lse = NoOpForward(_join(lses), shape)
+    present = NoOpForward(_join(found), shape) if found else lse.new_full(shape, float(classes))
     loss = _mean(total, target, ignore_index) if reduction == "mean" else total
-    return loss, NoOpForward(_join(lses), shape)
+    return loss, lse, present
 
 
 @composite
 def LinearCrossEntropyBackward(
-    grad: Any, x: Any, weight: Any, target: Any, lse: Any,
+    grad: Any, x: Any, weight: Any, target: Any, lse: Any, present: Any,
     ignore_index: int, label_smoothing: float, reduction: str,
 ) -> Any:  # fmt: skip
     shape, dtype, classes = x.shape, x.dtype, weight.shape[0]
     (x, target), weight = _flat(x, target), _wide(weight)
+    # An infinite weight is of a class that is not there, and 0 times it NaN; or the row is NaN anyway.
+    finite = WhereForward(IsFiniteForward(weight), weight, weight.new_full((), 0.0))
     grad = Cast(grad, x.dtype)
     if reduction == "mean":
         grad = _mean(grad, target, ignore_index)
@@ -81,7 +91,7 @@ def LinearCrossEntropyBackward(
     for part, ids, of in zip(*pieces, strict=True):
         logits = LinearForward(part, weight, None)
         d = CrossEntropyBackward(grad, logits, ids, of, ignore_index, label_smoothing, "sum")
-        dxs.append(LinearBackwardInput(weight, d))
+        dxs.append(LinearBackwardInput(finite, d))
         if dweight is None:
             dweight = LinearBackwardWeight(part, d)
         else:

@@ -141,6 +141,7 @@ def _linear_loss(d: Draw) -> Sample:
     weight = d.values((d.size(1), x.shape[-1])) / 2
     target, options = d.indices(len(weight), x.shape[:-1]), _options(d)
     want = _cross_entropy(np.einsum("...c,vc->...v", x, weight), target, *options)
+    want = (*want, np.full(target.shape, float(len(weight))))
     return Sample((x, weight, target, *options), want, smooth=bool(np.isfinite(want[0])))
 
 
