@@ -169,14 +169,24 @@ def empties(results: tuple[TensorSpec, ...]) -> Callable[..., Any]:
 
 
 def writing(row: Op, fn: Callable[..., Any]) -> Callable[..., Any]:
-    index = row.write_index
+    index, name = row.write_index, row.name
+    if len(index) == 1 and row.params[index[0]].kind == "tensor":
+        (place,) = index
+
+        def run_one(*args: Any) -> None:
+            t = args[place]
+            if t.spec.numel:
+                fn(*args)
+                t.bump_version(name)
+
+        return run_one
 
     def run(*args: Any) -> None:
         written = [t for i in index for t in (args[i] if isinstance(args[i], tuple) else (args[i],))]
         if any(t.spec.numel for t in written):
             fn(*args)
             for t in written:
-                t.bump_version(row.name)
+                t.bump_version(name)
 
     return run
 

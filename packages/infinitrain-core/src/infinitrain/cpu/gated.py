@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.linear import rows
 from .activation import gelu, sigmoid, silu_slope
 from .blocks import row_blocks
+from .linear import rows
 
 
 def LinearGeluForward(x: Any, weight: Any, bias: Any, approximate: str, *, out: Any) -> None:
-    y, pre = (rows(np, t.array) for t in out)
-    np.matmul(rows(np, x.array), weight.array.T, out=pre)
+    y, pre = rows(out[0].array), rows(out[1].array)
+    np.matmul(rows(x.array), weight.array.T, pre)
     for i in row_blocks(*pre.shape):
         if bias is not None:
             pre[i] += bias.array
@@ -21,24 +21,26 @@ def LinearGeluForward(x: Any, weight: Any, bias: Any, approximate: str, *, out: 
 
 
 def SwigluForward(gate_up: Any, *, out: Any) -> None:
-    packed, y = rows(np, gate_up.array), rows(np, out.array)
+    packed, y = rows(gate_up.array), rows(out.array)
     f = y.shape[1]
     for i in row_blocks(*packed.shape):
         gate, t = packed[i, :f], y[i]
-        sigmoid(gate, t)
-        t *= gate
-        t *= packed[i, f:]
+        np.negative(gate, t)
+        np.exp(t, t)
+        np.add(t, 1.0, t)
+        np.divide(gate, t, t)
+        np.multiply(t, packed[i, f:], t)
 
 
 def SwigluBackward(gate_up: Any, grad: Any, *, out: Any) -> None:
-    packed, g, d = rows(np, gate_up.array), rows(np, grad.array), rows(np, out.array)
+    packed, g, d = rows(gate_up.array), rows(grad.array), rows(out.array)
     f = g.shape[1]
     for i in row_blocks(*packed.shape):
         gate, up, dgate, dup = packed[i, :f], packed[i, f:], d[i, :f], d[i, f:]
-        s = np.empty_like(g[i])
+        s, t = np.empty((2, *up.shape), g.dtype)  # dense, where the halves are not
         sigmoid(gate, s)
-        silu_slope(gate, s, dgate)
-        dgate *= up
-        dgate *= g[i]
-        np.multiply(gate, s, out=dup)
-        dup *= g[i]
+        silu_slope(gate, s, t)
+        t *= g[i]
+        np.multiply(t, up, dgate)
+        np.multiply(gate, s, t)
+        np.multiply(t, g[i], dup)

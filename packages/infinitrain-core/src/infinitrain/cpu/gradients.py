@@ -1,4 +1,4 @@
-"""CPU kernels of gradients that are a few ufuncs, in blocks that stay in cache."""
+"""CPU kernels of gradients that are a few ufuncs: too few for blocks to pay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..kernels import elementwise as arrays
-from .blocks import BLOCK, blocks
 from .erf import NUMPY
 from .select import kept_into
 from .ufuncs import power, sum_into
@@ -74,17 +73,9 @@ def _erf(g: np.ndarray, x: np.ndarray, d: np.ndarray) -> None:
     np.multiply(d, g, d)
 
 
-def _run(fill: Callable[..., Any], g: np.ndarray, x: np.ndarray, d: np.ndarray) -> None:
-    if d.size <= BLOCK:
-        fill(g, x, d)
-        return
-    for parts in blocks(g, x, d):
-        fill(*parts)
-
-
 def _of_argument(name: str, fill: Callable[..., Any]) -> None:
     def kernel(grad: Any, x: Any, *, out: Any) -> None:
-        _run(fill, grad.array, x.array, out.array)
+        fill(grad.array, x.array, out.array)
 
     kernel.__name__ = name
     globals()[name] = kernel
@@ -92,7 +83,7 @@ def _of_argument(name: str, fill: Callable[..., Any]) -> None:
 
 def _of_result(name: str, fill: Callable[..., Any]) -> None:
     def kernel(grad: Any, y: Any, *, out: Any) -> None:
-        _run(fill, grad.array, y.array, out.array)
+        fill(grad.array, y.array, out.array)
 
     kernel.__name__ = name
     globals()[name] = kernel
@@ -162,10 +153,10 @@ def DivBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
 
 
 def DivScalarBackward(grad: Any, x: Any, scalar: float, *, out: Any) -> None:
-    for g, a, d in blocks(grad.array, x.array, out.array):
-        np.divide(-float(scalar), a, d)
-        np.multiply(d, g, d)
-        np.divide(d, a, d)
+    a, d = x.array, out.array
+    np.divide(-float(scalar), a, d)
+    np.multiply(d, grad.array, d)
+    np.divide(d, a, d)
 
 
 def PowBackward(grad: Any, x: Any, scalar: float, scalar_is_base: bool, *, out: Any) -> None:
@@ -173,26 +164,26 @@ def PowBackward(grad: Any, x: Any, scalar: float, scalar_is_base: bool, *, out: 
     if scalar_is_base or scalar == 0.0:
         out.array[...] = arrays.PowBackward(NUMPY, grad.array, x.array, scalar, scalar_is_base)
         return
-    for g, a, d in blocks(grad.array, x.array, out.array):
-        power(a, scalar - 1.0, d)
-        np.multiply(d, scalar, d)
-        np.multiply(d, g, d)
+    d = out.array
+    power(x.array, scalar - 1.0, d)
+    np.multiply(d, scalar, d)
+    np.multiply(d, grad.array, d)
 
 
 def PowTensorBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
     g, base, exponent, da, db = grad.array, a.array, b.array, out[0].array, out[1].array
     same = g.dtype == base.dtype == exponent.dtype and g.shape == base.shape == exponent.shape
-    if not (same and np.minimum.reduce(base, None) > 0.0 and exponent.all()):
+    # Elsewhere there is something to step aside for: 0 times infinity.
+    if not (same and np.count_nonzero(exponent) == g.size and np.minimum.reduce(base, None) > 0.0):
         da[...], db[...] = arrays.PowTensorBackward(NUMPY, g, base, exponent)
         return
-    for up, x, e, dx, de in blocks(g, base, exponent, da, db):  # nothing to step aside for
-        np.subtract(e, 1.0, dx)
-        np.power(x, dx, dx)
-        np.multiply(dx, e, dx)
-        np.multiply(dx, up, dx)
-        np.power(x, e, de)
-        np.multiply(de, up, de)
-        np.multiply(de, np.log(x), de)
+    np.subtract(exponent, 1.0, da)
+    np.power(base, da, da)
+    np.multiply(da, exponent, da)
+    np.multiply(da, g, da)
+    np.power(base, exponent, db)
+    np.multiply(db, g, db)
+    np.multiply(db, np.log(base), db)
 
 
 def MaximumBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
@@ -213,7 +204,7 @@ def _share(
 ) -> None:
     """Write g for each operand: nothing where it lost, half where the two are equal."""
     tie = np.equal(a, b)
-    if tie.any():
+    if np.count_nonzero(tie):
         g = g.copy()
         g[tie] *= 0.5
     for lost, target in ((a_lost, out[0]), (b_lost, out[1])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def IndexSelectBackward(grad: Any, index: Any, shape: tuple[int, ...], axis: int
     check("IndexSelectBackward", index.array, shape[axis])
     out.array.fill(0)
     values = grad.array.reshape(*shape[:axis], index.numel, *shape[axis + 1 :])
-    _add_rows(np.moveaxis(out.array, axis, 0), index.array.reshape(-1), np.moveaxis(values, axis, 0))
+    order = (axis, *range(axis), *range(axis + 1, len(shape)))
+    _add_rows(out.array.transpose(order), index.array.reshape(-1), values.transpose(order))
 
 
 def GatherForward(x: Any, index: Any, axis: int, *, out: Any) -> None:
@@ -55,12 +57,22 @@ def GatherForward(x: Any, index: Any, axis: int, *, out: Any) -> None:
 
 def flat_places(index: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
     """Return where the elements that index names along axis are in an array of ``shape`` laid flat."""
-    places = index * math.prod(shape[axis + 1 :])
-    for i, n in enumerate(index.shape):
-        if i != axis and n > 1:
-            stride, after = math.prod(shape[i + 1 :]), (1,) * (index.ndim - 1 - i)
-            places += np.arange(0, n * stride, stride).reshape(-1, *after)
+    stride, grids = _grids(index.shape, shape, axis)
+    places = index if stride == 1 else index * stride
+    for grid in grids:
+        places = places + grid
     return places
+
+
+@lru_cache(maxsize=256)
+def _grids(sizes: tuple[int, ...], shape: tuple[int, ...], axis: int) -> tuple[int, tuple[np.ndarray, ...]]:
+    """Return the stride of axis in an array of ``shape`` laid flat, and what the other axes add to a place."""
+    grids = []
+    for i, n in enumerate(sizes):
+        if i != axis and n > 1:
+            stride, after = math.prod(shape[i + 1 :]), (1,) * (len(sizes) - 1 - i)
+            grids.append(np.arange(0, n * stride, stride).reshape(-1, *after))
+    return math.prod(shape[axis + 1 :]), tuple(grids)
 
 
 def GatherBackward(grad: Any, index: Any, shape: tuple[int, ...], axis: int, *, out: Any) -> None:

@@ -10,24 +10,24 @@ import numpy as np
 from .ufuncs import ones, sum_into
 
 
-def _rows(array: np.ndarray) -> np.ndarray:
+def rows(array: np.ndarray) -> np.ndarray:
     """Return (..., C) as (N, C): one product of matrices, where NumPy would do one for each leading index."""
     return array if array.ndim == 2 else array.reshape(prod(array.shape[:-1]), array.shape[-1])
 
 
 def LinearForward(x: Any, weight: Any, bias: Any, *, out: Any) -> None:
-    y = _rows(out.array)
-    np.matmul(_rows(x.array), weight.array.T, out=y)
+    y = rows(out.array)
+    np.matmul(rows(x.array), weight.array.T, out=y)
     if bias is not None:
         np.add(y, bias.array, out=y)
 
 
 def LinearBackwardInput(weight: Any, grad: Any, *, out: Any) -> None:
-    np.matmul(_rows(grad.array), weight.array, out=_rows(out.array))
+    np.matmul(rows(grad.array), weight.array, out=rows(out.array))
 
 
 def LinearBackwardWeight(x: Any, grad: Any, *, out: Any, accumulate: bool = False) -> None:
-    a, b = _rows(grad.array).T, _rows(x.array)
+    a, b = rows(grad.array).T, rows(x.array)
     if accumulate:
         target = out.array
         np.add(target, np.matmul(a, b), out=target)
@@ -36,11 +36,11 @@ def LinearBackwardWeight(x: Any, grad: Any, *, out: Any, accumulate: bool = Fals
 
 
 def LinearBackwardBias(grad: Any, *, out: Any, accumulate: bool = False) -> None:
-    rows, target = _rows(grad.array), out.array
+    g, target = rows(grad.array), out.array
     if accumulate:
-        target += np.matmul(ones(len(rows), rows.dtype.char), rows)[0]
+        target += np.matmul(ones(len(g), g.dtype.char), g)[0]
     else:
-        np.matmul(ones(len(rows), rows.dtype.char), rows, out=target.reshape(1, -1))
+        np.matmul(ones(len(g), g.dtype.char), g, out=target.reshape(1, -1))
 
 
 def MatmulForward(a: Any, b: Any, *, out: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .blocks import row_blocks
-from .linear import _rows as matrix
+from .linear import rows as matrix
 from .loss import counted, reduced, row_losses, scale_of
 
 BLOCK = 1 << 21

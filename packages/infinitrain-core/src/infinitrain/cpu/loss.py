@@ -94,7 +94,7 @@ def _gradient(
     rows, d = logits.array.reshape(-1, width), out.array.reshape(-1, width)
     ids, total = target.array.reshape(-1), lse.array.reshape(-1)
     valid = counted(op, ids, width, ignore_index)
-    scale = d.dtype.type(scale_of(grad, len(ids), valid, reduction))
+    scale = scale_of(grad, len(ids), valid, reduction)
     for i in row_blocks(len(rows), width):
         block, own = d[i], ids[i]
         there = rows[i] != -np.inf if smoothing else None
@@ -105,7 +105,7 @@ def _gradient(
             np.subtract(block, share, out=block, where=there)
         goal = np.arange(len(own)) if valid is None else np.flatnonzero(valid[i])
         # Before scaling, which may be by infinity.
-        block[goal, own if valid is None else own[goal]] -= d.dtype.type(1.0 - smoothing)
+        block[goal, own if valid is None else own[goal]] -= 1.0 - smoothing
         np.multiply(block, scale, block)
     if valid is not None:
         d[~valid] = 0

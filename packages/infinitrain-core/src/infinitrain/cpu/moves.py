@@ -31,8 +31,19 @@ def SliceForward(x: Any, starts: Shape, ends: Shape, steps: Shape, *, out: Any) 
 
 
 def SliceBackward(grad: Any, shape: Shape, starts: Shape, ends: Shape, steps: Shape, *, out: Any) -> None:
-    out.array.fill(0)
-    out.array[_slices(starts, ends, steps)] = grad.array
+    part = out.array
+    if 0 in grad.shape or set(steps) != {1}:
+        part.fill(0)
+        part[_slices(starts, ends, steps)] = grad.array
+        return
+    for axis, (start, end) in enumerate(
+        zip(starts, ends, strict=True)
+    ):  # 0 around it, so that each is written once
+        before = (slice(None),) * axis
+        part[(*before, slice(start))] = 0
+        part[(*before, slice(end, None))] = 0
+        part = part[(*before, slice(start, end))]
+    np.copyto(part, grad.array)
 
 
 def SliceAssign(x: Any, value: Any, starts: Shape, ends: Shape, steps: Shape) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .blocks import row_blocks
+from .ufuncs import ones
 
 
 def _rows(tensor: Any) -> np.ndarray:
@@ -85,9 +86,11 @@ def AddLayerNormBackward(
     for i in row_blocks(*x.shape):
         h, g = x[i] - m[i], dy[i]
         h *= r[i]
-        dbias += np.add.reduce(g, 0)
-        dweight += np.einsum("ij,ij->j", g, h)
-        d = np.multiply(g, w, out=dx[i])
+        one = ones(len(g), g.dtype.char)
+        dbias += np.matmul(one, g)[0]
+        d = np.multiply(g, h, out=dx[i])
+        dweight += np.matmul(one, d)[0]
+        np.multiply(g, w, out=d)
         along = np.vecdot(d, h)
         along /= width
         d -= (np.add.reduce(d, 1) / width)[:, None]
@@ -134,8 +137,9 @@ def AddRmsNormBackward(
     dweight = np.zeros(width, w.dtype)
     for i in row_blocks(*x.shape):
         h, g = x[i] * r[i], dy[i]
-        dweight += np.einsum("ij,ij->j", g, h)
-        d = np.multiply(g, w, out=dx[i])
+        d = np.multiply(g, h, out=dx[i])
+        dweight += np.matmul(ones(len(d), d.dtype.char), d)[0]
+        np.multiply(g, w, out=d)
         along = np.vecdot(d, h)
         along /= width
         h *= along[:, None]

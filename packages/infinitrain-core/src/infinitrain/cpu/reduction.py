@@ -82,12 +82,22 @@ def NormForward(x: Any, axes: Axes, keepdims: bool, *, out: Any) -> None:
         y[...] = arrays.NormForward(NUMPY, array, axes, keepdims)
 
 
+MANY = 1 << 14
+"""Elements from which on a pass over them costs more than to look at what they are multiplied by."""
+
+
 def NormBackward(grad: Any, x: Any, y: Any, axes: Axes, keepdims: bool, *, out: Any) -> None:
     array, d = x.array, out.array
     norm, g = (_opened(t.array, array.shape, axes) for t in (y, grad))
-    if not norm.all():
+    if np.count_nonzero(norm) != norm.size:
         norm = np.where(norm == 0, 1, norm)  # where it is 0 so is x
-    np.divide(array, norm, d)  # first, as the quotient is at most 1 where grad / norm may be anything
+    if d.size >= MANY:
+        ratio = np.divide(g, norm)
+        size = np.abs(ratio)
+        if np.minimum.reduce(size, None) > _LOST[d.dtype] and np.maximum.reduce(size, None) < math.inf:
+            np.multiply(array, ratio, d)
+            return
+    np.divide(array, norm, d)  # at most 1, where the ratio may be anything
     np.multiply(d, g, d)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import BLOCK, blocks
 from .ufuncs import sum_into
 
 _BITS = {4: np.int32, 8: np.int64}
@@ -29,15 +28,12 @@ def keep(values: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
 
 def kept_into(values: np.ndarray, mask: np.ndarray, target: np.ndarray) -> None:
     """Write ``values`` where ``mask``, which broadcasts to it, holds, else 0, to ``target``, summed to its shape."""
-    shape = values.shape
-    full = target if target.shape == shape and target.dtype == values.dtype else np.empty_like(values)
-    if values.size <= BLOCK or mask.shape != shape:
-        keep(values, mask, full)
-    else:
-        for v, m, y in blocks(values, mask, full):
-            keep(v, m, y)
-    if full is not target:
-        sum_into(full, target)
+    if target.shape == values.shape and target.dtype == values.dtype:
+        keep(values, mask, target)
+        return
+    full = np.empty_like(values)
+    keep(values, mask, full)
+    sum_into(full, target)
 
 
 def MaskBackward(grad: Any, mask: Any, shape: tuple[int, ...], *, out: Any) -> None:

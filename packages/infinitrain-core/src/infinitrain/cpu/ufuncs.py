@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-LEADING = tuple(range(8))
-
 
 def _unary(name: str, fn: Callable[..., Any]) -> None:
     """Declare the kernel of a function of one tensor."""
@@ -150,11 +148,12 @@ def sum_into(full: np.ndarray, target: np.ndarray) -> None:
         np.copyto(target, full)
         return
     extra = full.ndim - len(shape)
-    axes = tuple([i for i, n in enumerate(full.shape) if i < extra or (shape[i - extra] == 1 and n != 1)])
-    if axes == LEADING[: len(axes)] and target.size > 1 and full.dtype == target.dtype:
+    if full.shape[extra:] == shape and target.size > 1 and full.dtype == target.dtype:
         rows = full.reshape(-1, target.size)
         np.matmul(ones(len(rows), rows.dtype.char), rows, target.reshape(1, -1))
-    elif axes:
+        return
+    axes = tuple([i for i, n in enumerate(full.shape) if i < extra or (shape[i - extra] == 1 and n != 1)])
+    if axes:
         np.add.reduce(full, axes, out=target.reshape((1,) * extra + shape), keepdims=True)
     else:
         np.copyto(target, full.reshape(shape))

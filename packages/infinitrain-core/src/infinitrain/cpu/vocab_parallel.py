@@ -24,13 +24,13 @@ def VocabParallelCrossEntropyForward(
     if not there:
         peak.fill(-np.inf), total.fill(0), sums.fill(0)
         return
-    own = ids - first
+    own, lowest = ids - first, np.finfo(rows.dtype).min
     hit = np.flatnonzero((own >= 0) & (own < there))
     picked[hit] = rows[hit, own[hit]]
     for i in row_blocks(len(rows), there):
         x = rows[i]
         np.maximum.reduce(x, 1, out=peak[i])
-        shift = np.where(peak[i] == -np.inf, 0, peak[i])
+        shift = np.maximum(peak[i], lowest)  # which is finite
         e = np.subtract(x, shift[:, None])
         np.add.reduce(np.exp(e, e), 1, out=total[i])
         np.add.reduce(x, 1, out=sums[i])
@@ -54,7 +54,7 @@ def VocabParallelCrossEntropyBackward(
         valid_mask_local.array,
     )
     np.subtract(p, share, d) if share else np.copyto(d, p)
-    d[mine, own] -= d.dtype.type(1.0 - label_smoothing)
+    d[mine, own] -= 1.0 - label_smoothing
     np.multiply(d, scale, d)
     if not valid.all():
         d[:, ~valid.reshape(-1)] = 0

@@ -88,7 +88,7 @@ def checked(xp: Any, what: str, index: Any, size: int) -> Any:
 @array_kernel()
 def MaskForward(xp: Any, x: Any, mask: Any, value: Any) -> Any:
     kind = bool if xp.isdtype(x.dtype, "bool") else float if xp.isdtype(x.dtype, "real floating") else int
-    return xp.where(mask, xp.asarray(kind(value), dtype=x.dtype, **xp.on(x)), x)
+    return xp.where(mask, kind(value), x)
 
 
 @array_kernel()
