@@ -124,6 +124,16 @@ def destination(fn: Callable[..., Any], make: Makers) -> Callable[..., Any]:
 
         return run_one
 
+    if len(make) == 2:
+        first, second = make
+
+        def run_two(*args: Any) -> Any:
+            out = first(), second()
+            fn(*args, out=out)
+            return out
+
+        return run_two
+
     def run(*args: Any) -> Any:
         out = tuple([make_one() for make_one in make])
         fn(*args, out=out)

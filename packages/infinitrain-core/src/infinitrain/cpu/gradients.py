@@ -174,7 +174,7 @@ def PowTensorBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
     g, base, exponent, da, db = grad.array, a.array, b.array, out[0].array, out[1].array
     same = g.dtype == base.dtype == exponent.dtype and g.shape == base.shape == exponent.shape
     # Elsewhere there is something to step aside for: 0 times infinity.
-    if not (same and np.count_nonzero(exponent) == g.size and np.minimum.reduce(base, None) > 0.0):
+    if not (same and exponent.all() and np.minimum.reduce(base, None) > 0.0):
         da[...], db[...] = arrays.PowTensorBackward(NUMPY, g, base, exponent)
         return
     np.subtract(exponent, 1.0, da)

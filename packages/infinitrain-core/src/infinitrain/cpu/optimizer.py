@@ -45,10 +45,10 @@ def SGD(
     lr: float, momentum: float, dampening: float, weight_decay: float, nesterov: bool, first: bool,
 ) -> None:  # fmt: skip
     for n, (param, grad) in enumerate(zip(params, grads, strict=True)):
-        scratch = np.empty((2, min(BLOCK, param.numel)), param.array.dtype)
+        one, two = (np.empty(min(BLOCK, param.numel), param.array.dtype) for _ in range(2))
         held = (momenta[n].array,) if momenta else ()
         for p, g, *b in blocks(param.array, grad.array, *held):
-            step, t = scratch[:, : p.size]
+            step, t = one[: p.size], two[: p.size]
             if weight_decay:
                 np.multiply(p, weight_decay, step)
                 g = np.add(step, g, step)
@@ -112,4 +112,4 @@ def AllFinite(tensors: Any, *, out: Any) -> None:
 
 def ScaleInPlace(tensors: Any, factor: float) -> None:
     for t in tensors:
-        t.array *= t.array.dtype.type(factor)
+        np.multiply(t.array, factor, t.array)

@@ -8,6 +8,8 @@ import numpy as np
 
 from .ufuncs import sum_into
 
+FEW = 1 << 14
+"""Elements below which one call more costs more than slow bools do."""
 _BITS = {4: np.int32, 8: np.int64}
 
 
@@ -19,8 +21,8 @@ def keep(values: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
     """
     kind = _BITS[out.dtype.itemsize]
     bits = out.view(kind)
-    if values is out:
-        np.multiply(bits, mask.astype(np.int8).astype(kind), bits)
+    if values is out or values.size < FEW:
+        np.multiply(values.view(kind), mask, bits)
     else:
         np.copyto(bits, mask.view(np.int8))
         np.multiply(bits, values.view(kind), bits)

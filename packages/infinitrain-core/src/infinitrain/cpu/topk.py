@@ -17,28 +17,41 @@ def TopKForward(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> None:
     if axis != array.ndim - 1:
         array = np.ascontiguousarray(array.swapaxes(axis, -1))
         values, indices = values.swapaxes(axis, -1), indices.swapaxes(axis, -1)
-    order = _order(array, k, largest)
-    np.copyto(indices, order)
-    np.copyto(values, array.reshape(-1)[flat_places(order, array.shape, array.ndim - 1)])
-
-
-def _order(array: np.ndarray, k: int, largest: bool) -> np.ndarray:
-    """Return where the k best of the last axis are, best first, of equal ones the lowest index, NaN the largest."""
-    if largest and np.isnan(np.maximum.reduce(array, None)):  # as negative numbers they would be last
-        order = np.argsort(array[..., ::-1], axis=-1, kind="stable")[..., ::-1]
-        return (array.shape[-1] - 1 - order)[..., :k]
     up = np.negative(array) if largest else array
+    order, found = _best(array, up, k, largest)
+    np.copyto(indices, order)
+    if largest:
+        np.negative(found, values)
+    else:
+        np.copyto(values, found)
+
+
+def _best(array: np.ndarray, up: np.ndarray, k: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the k best of the last axis are, and what ``up`` (-array if largest) has there: best first, of equal
+    ones the lowest index, NaN the largest.
+    """
+    if largest and np.isnan(np.maximum.reduce(array, None)):  # negative ones would be last
+        backwards = array[..., ::-1].argsort(-1, kind="stable")[..., ::-1]
+        order = array.shape[-1] - 1 - backwards[..., :k]
+        return order, _at(up, order)
     if array.size < FEW or k == array.shape[-1]:
-        return up.argsort(-1, kind="stable")[..., :k]
+        order = up.argsort(-1, kind="stable")[..., :k]
+        return order, _at(up, order)
     # One more than k, to see whether it equals the last: a fast sort leaves equal ones in any order.
     if array.shape[-1] < WIDE:
-        best = up.argsort(-1)[..., : k + 1]
+        order = up.argsort(-1)[..., : k + 1]
     else:
         parted = np.argpartition(up, k, axis=-1)[..., : k + 1]
-        best = np.take_along_axis(parted, np.take_along_axis(up, parted, -1).argsort(-1), -1)
-    found = np.take_along_axis(up, best, -1)
-    tied = ~(found[..., :-1] < found[..., 1:]).all(-1)
-    best = best[..., :k]
-    if np.count_nonzero(tied):
-        best[tied] = up[tied].argsort(-1, kind="stable")[..., :k]
-    return best
+        order = np.take_along_axis(parted, _at(up, parted).argsort(-1), -1)
+    found = _at(up, order)
+    order, rising = order[..., :k], found[..., :-1] < found[..., 1:]
+    if np.count_nonzero(rising) == rising.size:
+        return order, found[..., :k]
+    tied = ~rising.all(-1)
+    order[tied] = up[tied].argsort(-1, kind="stable")[..., :k]
+    return order, _at(up, order)
+
+
+def _at(array: np.ndarray, order: np.ndarray) -> np.ndarray:
+    found: np.ndarray = array.reshape(-1)[flat_places(order, array.shape, array.ndim - 1)]
+    return found
