@@ -40,7 +40,8 @@ class Tensor(TensorMethods, DeviceTensor):
     name: str | None = None
     _requires_grad = False
     _grad: Tensor | None = None  # the destination; its content counts only when not stale [contract 4.5]
-    _stale = True
+    # False once it was written, by backward or assignment; None once GradScaler has unscaled what was written.
+    _stale: bool | None = True
     _pinned = False  # somebody gave the destination: it is not moved
     _node: Any = None
     _index = 0

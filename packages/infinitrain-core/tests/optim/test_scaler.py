@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import infinitrain as it
 from infinitrain import nn, ops, optim
-from infinitrain.errors import InfiniTrainError
+from infinitrain.errors import AutogradError, InfiniTrainError
 
 
 def _pair(scale: float, **settings: float) -> tuple[nn.Parameter, optim.Optimizer, optim.GradScaler]:
@@ -119,16 +121,21 @@ def test_state_dict_round_trip() -> None:
     other = optim.GradScaler()
     other.load_state_dict(state)
     assert other.state_dict() == state
+    p.backward(it.ones(3))
     other.step(optimizer)
     other.update()
     assert other.scale_factor == 32.0
     for wrong in ({}, {"scale": 1.0}):
         with pytest.raises(InfiniTrainError, match="state has scale, growth_factor"):
             other.load_state_dict(wrong)
+    before = other.state_dict()
     for wrong in ({**state, "scale": 0.0}, {**state, "growth_tracker": 2}, {**state, "growth_tracker": -1}):
         with pytest.raises(ValueError, match="GradScaler"):
             other.load_state_dict(wrong)
-    assert other.scale_factor == 32.0
+    for wrong in ({**state, "growth_interval": 2.0}, {**state, "growth_factor": np.inf}):
+        with pytest.raises(ValueError, match="GradScaler: growth_"):
+            other.load_state_dict(wrong)
+    assert other.state_dict() == before
 
 
 def test_disabled_everything_passes_through() -> None:
@@ -145,6 +152,85 @@ def test_disabled_everything_passes_through() -> None:
     np.testing.assert_array_equal(p.numpy(), [0.0, 0.0, 0.0])
     assert scaler.state_dict() == {}
     scaler.load_state_dict({})
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize(
+    ("what", "then"),
+    [
+        ("written", lambda p, q: p.backward(it.ones(3))),  # scaled ones upon unscaled ones
+        ("written", lambda p, q: (p.zero_grad(), q.zero_grad(), p.backward(it.full((3,), np.inf)))),
+        ("written", lambda p, q: setattr(p, "grad", it.ones(3))),
+        ("dropped", lambda p, q: p.zero_grad()),
+        ("dropped", lambda p, q: (p.zero_grad(), q.zero_grad())),
+    ],
+)
+def test_what_unscale_looked_at_is_what_the_step_takes(what: str, then: Any, flat: bool) -> None:
+    p, q = nn.Parameter(it.ones(3), name="p"), nn.Parameter(it.ones(2), name="q")
+    optimizer, scaler = optim.SGD([p, q], lr=1.0, flat=flat), optim.GradScaler(4.0)
+    p.backward(it.ones(3))
+    q.backward(it.ones(2))
+    scaler.unscale_(optimizer)
+    then(p, q)
+    with pytest.raises(InfiniTrainError, match=f"the gradient of parameter [pq] was {what} after unscale_"):
+        scaler.step(optimizer)
+    assert (p.numpy() == 1.0).all()
+    assert (q.numpy() == 1.0).all()
+
+
+def test_a_gradient_that_came_after_unscaling() -> None:
+    p, q = nn.Parameter(it.ones(3), name="p"), nn.Parameter(it.ones(2), name="q")
+    optimizer, scaler = optim.SGD([p, q], lr=1.0), optim.GradScaler(4.0)
+    p.backward(it.ones(3))
+    scaler.unscale_(optimizer)
+    q.backward(it.ones(2))
+    with pytest.raises(InfiniTrainError, match="the gradient of parameter q was written after unscale_"):
+        scaler.step(optimizer)
+
+
+def test_gradients_may_be_changed_in_place_after_unscaling() -> None:
+    """What clips by value, or adds noise; and buffers that somebody makes of the parameters meanwhile."""
+    p = nn.Parameter(it.ones(3))
+    optimizer, scaler = optim.SGD([p], lr=1.0, flat=False), optim.GradScaler(4.0)
+    p.backward(it.full((3,), 8.0))
+    scaler.unscale_(optimizer)
+    p.grad.copy_(p.grad * 0.25)
+    optim.flatten([p])
+    assert scaler.step(optimizer)
+    np.testing.assert_array_equal(p.numpy(), np.full(3, 0.5))
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_no_gradient_is_divided_twice(flat: bool) -> None:
+    shared, own = nn.Parameter(it.ones(3), name="shared"), nn.Parameter(it.ones(2), name="own")
+    first, second = optim.SGD([shared], lr=1.0, flat=flat), optim.SGD([own, shared], lr=1.0, flat=flat)
+    scaler = optim.GradScaler(4.0)
+    shared.backward(it.full((3,), 8.0))
+    own.backward(it.full((2,), 8.0))
+    scaler.step(first)
+    with pytest.raises(InfiniTrainError, match=r"gradient of parameter shared is unscaled already: .* two"):
+        scaler.step(second)
+    np.testing.assert_array_equal(shared.grad.numpy(), np.full(3, 2.0))
+    np.testing.assert_array_equal(own.grad.numpy(), np.full(2, 8.0))
+    scaler.update()
+    with pytest.raises(InfiniTrainError, match=r"no backward has written it since the last iteration"):
+        scaler.step(first)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_unscaling_is_a_write(flat: bool) -> None:
+    """A graph that saved a gradient refuses to go on with other numbers than it saw [contract 4.10]."""
+    params = [nn.Parameter(it.ones(n)) for n in (3, 5)]
+    optimizer, scaler = optim.SGD(params, lr=1.0, flat=flat), optim.GradScaler(4.0)
+    for p in params:
+        p.backward(it.ones(p.shape))
+    versions = [p.grad.version for p in params]
+    x = it.ones(5, requires_grad=True)
+    y = (x * params[1].grad).sum()
+    scaler.unscale_(optimizer)
+    assert all(p.grad.version > v for p, v in zip(params, versions, strict=True))
+    with pytest.raises(AutogradError, match=r"saved .* for backward at version"):
+        y.backward()
 
 
 def test_misuse_is_named() -> None:
@@ -173,9 +259,15 @@ def test_misuse_is_named() -> None:
     np.testing.assert_array_equal(half.grad.numpy(), [1.0, 1.0])
     for wrong in (
         {"init_scale": 0.0},
+        {"init_scale": np.inf},
         {"growth_factor": 1.0},
+        {"growth_factor": np.inf},
         {"backoff_factor": 1.0},
+        {"backoff_factor": 0.0},
         {"growth_interval": 0},
+        {"growth_interval": 2.5},
+        {"growth_interval": 2000.0},
+        {"growth_interval": True},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             optim.GradScaler(**wrong)  # type: ignore[arg-type]

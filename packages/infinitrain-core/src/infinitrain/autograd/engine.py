@@ -213,6 +213,7 @@ def _deliver(leaf: Tensor, grad: Tensor) -> None:
     destination = leaf._grad if leaf._grad is not None else leaf._new_grad()
     if not leaf._stale:
         OPS["AccumulateGrad"].call(grad, 1.0, destination)
+        leaf._stale = False
         return
     if grad.dtype is not destination.dtype:
         grad = OPS["Cast"].call(grad, destination.dtype)

@@ -52,7 +52,7 @@ class FlatBuffer:
                 p._grad, p._stale = self.grads[i], True
             else:
                 copy_between(self.grads[i], grad)
-                p.grad = self.grads[i]
+                p._grad = self.grads[i]
 
     def new(self, dtype: DType | None = None) -> Tensor:
         """Return zeros of the layout of ``data``, in a dtype of its own if given: an optimizer's state."""

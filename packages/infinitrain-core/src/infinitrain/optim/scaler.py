@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 from .. import ops
 from ..device import Device
 from ..dtype import HALF, float16
 from ..errors import InfiniTrainError
+from ..nn.parameter import Parameter
 from ..tensor import Tensor
 from .flat import bump, gradients, runs_with_gradient
 from .optimizer import Optimizer
@@ -44,18 +46,19 @@ class GradScaler:
             ops.real(f"GradScaler: {name}", value)
         if not 0.0 < init_scale <= _LARGEST:
             raise ValueError(f"GradScaler: init_scale is above 0 and at most 2**127, got {init_scale}")
-        if not growth_factor > 1.0:
-            raise ValueError(f"GradScaler: growth_factor is above 1, got {growth_factor}")
+        if not 1.0 < growth_factor < inf:
+            raise ValueError(f"GradScaler: growth_factor is above 1 and finite, got {growth_factor}")
         if not 0.0 < backoff_factor < 1.0:
             raise ValueError(f"GradScaler: backoff_factor is between 0 and 1, got {backoff_factor}")
-        if not growth_interval >= 1:
-            raise ValueError(f"GradScaler: growth_interval is at least 1, got {growth_interval}")
+        if not isinstance(growth_interval, int) or isinstance(growth_interval, bool) or growth_interval < 1:
+            raise ValueError(f"GradScaler: growth_interval is an int of at least 1, got {growth_interval!r}")
         self.enabled = enabled
         self.scale_factor = float(init_scale)
         """The factor on the loss."""
         self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
         self.growth_interval, self._tracker = growth_interval, 0
         self._finite: dict[int, bool] = {}  # by optimizer, since the last update
+        self._unscaled: dict[int, list[Parameter]] = {}
         self._stepped: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
@@ -68,7 +71,8 @@ class GradScaler:
     def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the gradients of an optimizer's parameters by the factor; ``step`` does it where this did not.
 
-        Raises InfiniTrainError a second time before ``update``, and where there is no gradient.
+        Raises InfiniTrainError a second time before ``update``, where there is no gradient, and for one that was
+        divided already and not written since: that of a parameter of two optimizers, or of an earlier iteration.
         """
         if not self.enabled:
             return
@@ -76,11 +80,18 @@ class GradScaler:
             raise InfiniTrainError(
                 "GradScaler.unscale_: these gradients are unscaled already; once per optimizer and update()"
             )
-        runs = runs_with_gradient(p for group in optimizer.groups for p in group["params"].values())
-        if not runs:
+        written = _with_gradient(optimizer)
+        if not written:
             raise InfiniTrainError(
                 "GradScaler: no parameter of the optimizer has a gradient; call scale(loss).backward() before"
             )
+        for p in written:
+            if p._stale is None:
+                raise InfiniTrainError(
+                    f"GradScaler.unscale_: the gradient of {_called(p)} is unscaled already: its parameter is in two "
+                    "optimizers, or no backward has written it since the last iteration; call zero_grad() after steps"
+                )
+        runs = runs_with_gradient(written)
         by_device: dict[Device, list[Tensor]] = {}
         for grad in gradients(runs):
             if grad.dtype is float16:
@@ -92,10 +103,16 @@ class GradScaler:
         for grads in by_device.values():
             ops.ScaleInPlace(grads, 1.0 / self.scale_factor)
         bump(runs, "GradScaler.unscale_", gradients=True)
+        for p in written:
+            p._stale = None
+        self._unscaled[id(optimizer)] = written
         self._finite[id(optimizer)] = all(bool(ops.AllFinite(grads)) for grads in by_device.values())
 
     def step(self, optimizer: Optimizer) -> bool:
-        """Make the optimizer's step if all gradients are finite; tell whether it was made. Waits for the device."""
+        """Make the optimizer's step if all gradients are finite; tell whether it was made. Waits for the device.
+
+        Raises InfiniTrainError when gradients were written or dropped after ``unscale_``, which looked at others.
+        """
         if not self.enabled:
             optimizer.step()
             return True
@@ -103,10 +120,22 @@ class GradScaler:
             raise InfiniTrainError("GradScaler.step: this optimizer has made its step; call update() before")
         if id(optimizer) not in self._finite:
             self.unscale_(optimizer)
+        self._check_same(optimizer)
         self._stepped.add(id(optimizer))
         if self._finite[id(optimizer)]:
             optimizer.step()
         return self._finite[id(optimizer)]
+
+    def _check_same(self, optimizer: Optimizer) -> None:
+        then, now = self._unscaled[id(optimizer)], _with_gradient(optimizer)
+        looked_at = set(map(id, then))
+        for p in (*then, *now):
+            if p._stale is not None or id(p) not in looked_at:
+                what = "dropped" if p._stale else "written"
+                raise InfiniTrainError(
+                    f"GradScaler.step: the gradient of {_called(p)} was {what} after unscale_, which divided and "
+                    "checked what was there; call unscale_ after the last backward, and zero_grad after the step"
+                )
 
     def update(self) -> None:
         """Adapt the factor to what the steps since the last call met; once per iteration, after all steps."""
@@ -124,7 +153,7 @@ class GradScaler:
         else:
             self.scale_factor = max(self.scale_factor * self.backoff_factor, _SMALLEST)
             self._tracker = 0
-        self._finite, self._stepped = {}, set()
+        self._finite, self._stepped, self._unscaled = {}, set(), {}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the factor, how it changes, and how many steps it has held; nothing when not enabled."""
@@ -143,7 +172,16 @@ class GradScaler:
                 f"a GradScaler's state has {', '.join(_SETTINGS)}, got {', '.join(state) or 'nothing'}{hint}"
             )
         scale, growth, backoff, interval, tracker = (state[name] for name in _SETTINGS)
+        loaded = GradScaler(scale, growth, backoff, interval)
         if not isinstance(tracker, int) or not 0 <= tracker < interval:
             raise ValueError(f"GradScaler: growth_tracker lies in 0 .. growth_interval - 1, got {tracker}")
-        self.__init__(scale, growth, backoff, interval)  # type: ignore[misc]
-        self._tracker = tracker
+        loaded._tracker = tracker
+        self.__dict__.update(loaded.__dict__)
+
+
+def _with_gradient(optimizer: Optimizer) -> list[Parameter]:
+    return [p for group in optimizer.groups for p in group["params"].values() if p.grad is not None]
+
+
+def _called(p: Parameter) -> str:
+    return f"parameter {p.name or list(p.shape)}"
