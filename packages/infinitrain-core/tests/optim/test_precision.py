@@ -116,6 +116,56 @@ def test_a_parameter_that_was_changed_since_counts() -> None:
     np.testing.assert_allclose(master.numpy(), 2.0 - 0.5 * grads["w"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_who_writes_to_a_part_leaves_the_other_masters_alone(dtype: str, flat: bool) -> None:
+    """200 steps of 1e-4 wait in the masters of a parameter that they cannot move; a row of it is set meanwhile."""
+    p = nn.Parameter(it.full((3, 4), 1.0, dtype=dtype))
+    optimizer = optim.SGD({"w": p}.items(), lr=1e-4, flat=flat, master_weights=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        p.backward(it.ones(3, 4, dtype=dtype))
+        optimizer.step()
+
+    step()
+    p.detach()[1] = 0.5
+    step()
+    want = np.full((3, 4), 1 - 2e-4)
+    want[1] = 0.5 - 1e-4
+    master = optimizer.state_dict()["state"]["w"]["master"]
+    np.testing.assert_allclose(master.numpy(), want, rtol=1e-6)
+    p.detach()[0, 0] = math.nan
+    step()
+    want -= 1e-4
+    want[0, 0] = math.nan
+    np.testing.assert_allclose(master.numpy(), want, rtol=1e-6)
+
+
+def test_reading_the_state_does_not_write_it() -> None:
+    """A checkpoint is looked at after the optimizer was loaded, and before the model is."""
+    params, twin = _params("bfloat16"), _params("bfloat16")
+    one, two = (optim.SGD(p.items(), lr=1e-4, master_weights=True) for p in (params, twin))
+    for t in range(1, 8):
+        _step(params, one, t)
+    saved = one.state_dict()
+    want = {n: saved["state"][n]["master"].numpy() for n in params}
+    for p in twin.values():
+        p.detach().fill_(7.0)
+    two.load_state_dict(saved)
+    for _ in range(2):
+        held = two.state_dict()["state"]
+        for name in params:
+            np.testing.assert_array_equal(held[name]["master"].numpy(), want[name])
+        for name, p in twin.items():
+            p.detach().copy_(params[name].detach())
+    _step(params, one, 8)
+    _step(twin, two, 8)
+    for name in params:
+        left, right = (o.state_dict()["state"][name]["master"].numpy() for o in (one, two))
+        np.testing.assert_array_equal(left, right)
+
+
 @pytest.mark.parametrize("layer", ["explicit", "array"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize("scale", [1e30, 1e-30, 1e-22, 3e-20, 1.0])

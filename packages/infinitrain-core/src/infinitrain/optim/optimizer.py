@@ -11,6 +11,9 @@ from ..creation import zeros
 from ..dtype import HALF, DType, float32
 from ..nn.parameter import Parameter
 from ..nn.state import StateDictError, mismatch, write
+from ..ops.base import Copy
+from ..ops.compare import NotEqualsForward
+from ..ops.indexing import WhereForward
 from ..tensor import Tensor
 from .flat import FlatBuffer, Run, bump, flatten, gradients, runs_with_gradient
 
@@ -132,14 +135,13 @@ class Optimizer:
         """Return ``{"state": {name: {"step": int, slot: Tensor}}, "groups": [settings]}``.
 
         Tensors are views of the state, not copies; a group's ``params`` are names. Parameters that never made
-        a step have no state.
+        a step have no state. A master copy is as the last step left it, whatever the parameter became since.
         """
         self._prepare()
         state: dict[str, dict[str, Any]] = {}
         for group in self.groups:
             for name, p in group["params"].items():
                 if self._steps.get(name):
-                    self._follow(name, p)
                     tensors = {slot: self._state[name][slot].detach() for slot in self._slots(group, p)}
                     state[name] = {"step": self._steps[name], **tensors}
         return {"state": state, "groups": [{**g, "params": list(g["params"])} for g in self.groups]}
@@ -243,12 +245,14 @@ class Optimizer:
         return self._slot(run, MASTER)
 
     def _follow(self, name: str, p: Parameter) -> None:
-        """See that a parameter's master copy, if any, rounds to the parameter, which somebody may have changed."""
+        """See that a parameter's master copy, if any, rounds to the parameter, which somebody may have changed: elements
+        that do are kept, with the bits that the parameter cannot hold.
+        """
         master = self._state[name].get(MASTER)
         if master is None or self._versions.get(name) == p.version:
             return
-        if (ops.Cast(master, p.dtype).numpy() != p.numpy()).any():
-            master.copy_(p.detach())
+        changed = NotEqualsForward(ops.Cast(master, p.dtype), p)
+        Copy(master, WhereForward(changed, ops.Cast(p, master.dtype), master))
         self._versions[name] = p.version
 
     def _by_step(self, run: Run) -> list[tuple[Run, int]]:
