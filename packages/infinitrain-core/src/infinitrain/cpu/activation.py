@@ -87,8 +87,15 @@ def ReluBackward(grad: Any, y: Any, *, out: Any) -> None:
 
 def SiluForward(x: Any, *, out: Any) -> None:
     for a, y in blocks(x.array, out.array):
-        sigmoid(a, y)
-        y *= a
+        silu(a, y)
+
+
+def silu(a: np.ndarray, y: np.ndarray) -> None:
+    """Write a / (1 + e^-a) to ``y``, another array."""
+    np.negative(a, y)
+    np.exp(y, y)
+    np.add(y, 1.0, y)
+    np.divide(a, y, y)
 
 
 def SiluBackward(grad: Any, x: Any, *, out: Any) -> None:

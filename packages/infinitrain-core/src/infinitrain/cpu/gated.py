@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .activation import gelu, sigmoid, silu_slope
+from .activation import gelu, sigmoid, silu, silu_slope
 from .blocks import row_blocks
 from .linear import rows
 
@@ -25,10 +25,7 @@ def SwigluForward(gate_up: Any, *, out: Any) -> None:
     f = y.shape[1]
     for i in row_blocks(*packed.shape):
         gate, t = packed[i, :f], y[i]
-        np.negative(gate, t)
-        np.exp(t, t)
-        np.add(t, 1.0, t)
-        np.divide(gate, t, t)
+        silu(gate, t)
         np.multiply(t, packed[i, f:], t)
 
 

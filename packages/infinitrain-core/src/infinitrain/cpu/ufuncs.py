@@ -121,9 +121,9 @@ def power(a: np.ndarray, exponent: float, y: np.ndarray) -> None:
     if exponent == 1.0:
         np.copyto(y, a)
     elif exponent == 2.0:
-        np.multiply(a, a, y)
+        np.square(a, y)
     elif exponent == 3.0:
-        np.multiply(a, a, y)
+        np.square(a, y)
         np.multiply(y, a, y)
     else:
         np.power(a, exponent, y)
