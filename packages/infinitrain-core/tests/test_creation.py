@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import infinitrain as it
+from infinitrain.dtype import INTEGER
 from infinitrain.errors import DtypeError, InfiniTrainError, ShapeError, UnsupportedShapeError
 
 RNG = np.random.default_rng(11)
@@ -164,6 +165,35 @@ def test_what_is_no_tensor(kind: str, make: Any) -> None:
 def test_what_a_dtype_does_not_hold(data: Any, dtype: str, text: str) -> None:
     with pytest.raises(DtypeError, match=text):
         it.tensor(data, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [d.name for d in INTEGER])
+def test_ints_are_exact(dtype: str) -> None:
+    """NumPy makes floats of ints that no dtype of its own holds together, 3 and 2**64 - 1 for example."""
+    info = np.iinfo(dtype)
+    low, high = int(info.min), int(info.max)
+    for ints in ([3, high], [high], [low, high], [low + 1, 0, high - 1], [[True, high], [5, high - 2]]):
+        assert it.tensor(ints, dtype).tolist() == ints
+        for wrong in ([low, high + 1], [low - 1, high], [low - 1], [high + 1]):
+            with pytest.raises(DtypeError, match="fit"):
+                it.tensor(wrong, dtype)
+
+
+def test_ints_beyond_int64() -> None:
+    for ints, dtype in (([3, 2**63 - 1], "int64"), ([3, 2**63], "uint64"), ([[2**64 - 1], [0]], "uint64")):
+        made = it.tensor(ints)
+        assert (made.tolist(), made.dtype.name) == (ints, dtype)
+    for wrong in ([-1, 2**63], [2**64], [-(2**63) - 1, 0]):
+        with pytest.raises(DtypeError, match=r"tensor: ints from .* fit neither int64 nor uint64"):
+            it.tensor(wrong)
+    for bound, dtype in (
+        (2.0**63, "int64"),
+        (2.0**64, "uint64"),
+    ):  # one more than the largest, which is no float
+        with pytest.raises(DtypeError, match="does not fit"):
+            it.tensor(np.array([bound]), dtype)
+        assert it.tensor(np.array([bound / 2]), dtype).tolist() == [int(bound) // 2]
+    assert it.tensor([0.5, 2**63]).dtype is it.float32
 
 
 def test_what_a_dtype_holds_though_rounded() -> None:

@@ -13,7 +13,7 @@ from .backend.arguments import check_shape
 from .backend.runtime import check_device
 from .backend.spec import TensorSpec
 from .device import CPU, Device, DeviceType
-from .dtype import DType, as_dtype, float32
+from .dtype import DType, as_dtype, float32, int64, uint64
 from .errors import DtypeError, ShapeError
 from .ops.base import Fill, real
 from .ops.elementwise import bounds, element
@@ -55,7 +55,7 @@ def tensor(
 ) -> Tensor:
     """Return a tensor with a copy of ``data`` (numbers, nested sequences, an array, a tensor).
 
-    Python floats become float32, ints int64; arrays keep their dtype.
+    Python floats become float32, ints int64 (uint64 when only that holds them); arrays keep their dtype.
     """
     if isinstance(data, Tensor):
         made = data.detach().clone().to(Device.parse(device))
@@ -66,6 +66,8 @@ def tensor(
         array = np.asanyarray(data)
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
+    if array.dtype in (np.float64, object) and not isinstance(data, np.ndarray | np.generic):
+        array = _integers(data, array)
     if array.dtype == object:
         raise ShapeError(
             f"tensor(): rows of different lengths, or elements that are no numbers: {data!r:.80}"
@@ -77,6 +79,21 @@ def tensor(
     return from_numpy(array, device, requires_grad=requires_grad)
 
 
+def _integers(data: Any, array: np.ndarray) -> np.ndarray:
+    """Return ints of which NumPy made floats, or objects, as int64 or uint64; ``array`` where not all are ints."""
+    try:
+        each = np.array(data, object)
+    except ValueError:
+        return array
+    if not each.size or not all(isinstance(v, int | np.integer) for v in each.flat):
+        return array
+    low, high = int(min(each.flat)), int(max(each.flat))
+    for dtype in (int64, uint64):
+        if bounds(dtype)[0] <= low and high <= bounds(dtype)[1]:
+            return each.astype(dtype.numpy)
+    raise DtypeError(f"tensor: ints from {low} to {high} fit neither int64 nor uint64; make them floats")
+
+
 def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Return numbers in another dtype. Raises DtypeError for what no number of that dtype is."""
     if array.dtype.kind in "cSUmM":
@@ -84,10 +101,9 @@ def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
     if dtype.is_integer and array.size and array.dtype.kind != "b":
         low, high = bounds(dtype)
         wide = array if array.dtype.kind in "iu" else array.astype(np.float64)
-        if not (np.min(wide) >= low and np.max(wide) <= high):  # so that NaN fails
-            raise DtypeError(
-                f"tensor: data from {np.min(wide)} to {np.max(wide)} does not fit {dtype} ({low}..{high})"
-            )
+        least, most = np.min(wide).item(), np.max(wide).item()  # Python compares floats with ints exactly
+        if not (least >= low and most <= high):  # so that NaN fails
+            raise DtypeError(f"tensor: data from {least} to {most} does not fit {dtype} ({low}..{high})")
     with np.errstate(over="ignore"):  # to infinity
         return array.astype(dtype.numpy)
 

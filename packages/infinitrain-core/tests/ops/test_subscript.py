@@ -7,8 +7,12 @@ import pytest
 
 import infinitrain as it
 from infinitrain import ops
+from infinitrain.backend import register_kernel
+from infinitrain.device import DeviceType
+from infinitrain.dtype import ALL
 from infinitrain.errors import AutogradError, DtypeError, ShapeError
 from infinitrain.gradcheck import gradcheck
+from infinitrain.testing import host_backend, temporary_backend
 
 INDICES = [
     0,
@@ -138,11 +142,12 @@ def test_setitem(index, shape, dtype, rng):
     view = t.detach()
     if shape == (1,) and index == (1, 2, 3):
         with pytest.raises(ShapeError, match=r"value of shape \(1,\) does not broadcast to x\[index\], \(\)"):
-            t[index] = it.from_numpy(value)
+            t[index] = it.from_numpy(value).astype(dtype)
         return
     want = x.astype(t.dtype.numpy)
     want[index] = value.astype(t.dtype.numpy)
-    t[index] = it.from_numpy(value)
+    value = it.from_numpy(value)  # int64, which floats take as it is
+    t[index] = value if t.dtype.is_floating else value.astype(dtype)
     assert t.tolist() == want.tolist()
     assert view.tolist() == want.tolist()
     want[index] = 0
@@ -160,6 +165,49 @@ def test_setitem_of_what_it_reads(rng):
     assert t.tolist() == x.tolist()
     t[1:] = t[:-1]
     assert t.tolist() == x[[0, 0, 1, 2]].tolist()
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_setitem_casts_what_fits(scalar):
+    """A number that does not fit is refused, and a tensor of a dtype of which some would not."""
+    fits = {
+        "uint8": {"bool", "uint8"},
+        "int16": {"bool", "uint8", "int8", "int16"},
+        "uint64": {"bool", "uint8", "uint16", "uint32", "uint64"},
+        "bool": {"bool"},
+        "float16": {d.name for d in ALL},
+    }
+    for dtype, taken in fits.items():
+        for value in ALL:
+            x, given = it.zeros(3, dtype=dtype), it.ones((() if scalar else (3,)), dtype=value.name)
+            for index in (slice(None), it.tensor([True, True, True])) if scalar else (slice(None),):
+                if value.name in taken:
+                    x[index] = given
+                    assert x.tolist() == [1, 1, 1]
+                    continue
+                with pytest.raises(
+                    DtypeError, match=rf"x\[index\] = value: value is {value}, .* not fit {dtype}"
+                ):
+                    x[index] = given
+                assert x.tolist() == [0, 0, 0]
+
+
+def test_setitem_of_its_own_memory_on_a_device_that_copies_in_order():
+    """A kernel may read what it has just written: core gives it a copy of what shares x's memory."""
+
+    def SliceAssign(x, value, starts, ends, steps):
+        (at,), source = [range(s, e, k) for s, e, k in zip(starts, ends, steps, strict=True)], value.array
+        for i, place in enumerate(at):
+            x.array[place] = source[i]
+
+    def kernels():
+        register_kernel(DeviceType.PRIVATEUSE1, "SliceAssign", SliceAssign)
+
+    with temporary_backend(host_backend(kernels=kernels)):
+        for alias in (lambda x: x, lambda x: x.detach(), lambda x: x.view(5)):
+            x = it.tensor([0, 1, 2, 3, 4], device="testdev")
+            x[::-1] = alias(x)
+            assert x.tolist() == [4, 3, 2, 1, 0]
 
 
 def test_setitem_by_mask(rng):

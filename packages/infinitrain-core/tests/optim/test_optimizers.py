@@ -219,3 +219,16 @@ def test_wrong_arguments() -> None:
             make()
     with pytest.raises(TypeError, match=r"no nn\.Parameter"):
         optim.SGD([it.ones(2)])
+
+
+@pytest.mark.parametrize("layer", ["explicit", "array"])
+@pytest.mark.parametrize("step", [0, -1])
+def test_the_row_adamw_counts_steps_from_one(step, layer, monkeypatch):
+    """1 - beta**0 is a division by zero."""
+    monkeypatch.setenv("INFINITRAIN_KERNELS", layer)
+    it.backend.dispatch.clear_plans()
+    p, g, m, v = (it.ones(2) for _ in range(4))
+    with pytest.raises(ValueError, match=f"AdamW: .*step={step} at least 1"):
+        it.ops.AdamW([p], [g], [m], [v], 0.1, 0.9, 0.99, 1e-8, 0.0, step)
+    assert p.tolist() == [1.0, 1.0]
+    it.backend.dispatch.clear_plans()

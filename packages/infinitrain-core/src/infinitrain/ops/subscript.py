@@ -6,10 +6,12 @@ import builtins
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..autograd.grad_mode import no_grad
 from ..backend.optable import broadcast_shapes
 from ..dtype import bool_
-from ..errors import ShapeError
+from ..errors import DtypeError, ShapeError
 from ..tensor import Tensor as UserTensor
 from .base import Copy, cast, rank, view
 from .elementwise import element
@@ -57,8 +59,10 @@ def getitem(x: Any, index: Any) -> Any:
 def setitem(x: Any, index: Any, value: Any) -> None:
     """Set x[index] in place, for ints, slices, None and Ellipsis, or a bool mask of x's shape.
 
-    ``value`` is a number or a tensor that broadcasts to the region, cast to x's dtype; for a mask a number or a tensor
-    with one element. Raises AutogradError where the graph would need what x held, or would lose what value came from.
+    ``value`` is a number or a tensor that broadcasts to the region; for a mask a number or a tensor with one element.
+    It is cast to x's dtype unless it might not fit: floats into integers, and integers or bools into a dtype that
+    cannot hold all of theirs, raise DtypeError, as numbers out of range do. Raises AutogradError where the graph would
+    need what x held, or would lose what value came from.
     """
     rank("setitem: x", x)
     x._writable("x[index] = value", value)
@@ -101,6 +105,11 @@ def _value(x: Any, value: Any) -> Any:
     if not isinstance(value, UserTensor):
         return x.new_full((), element("x[index] = value", value, x))
     if value.dtype is not x.dtype:
+        # Values are on the device: what might not fit is refused, where a number is when it does not.
+        if not x.dtype.is_floating and not np.can_cast(value.dtype.numpy, x.dtype.numpy):
+            raise DtypeError(
+                f"x[index] = value: value is {value.dtype}, which might not fit {x.dtype}; use value.astype(x.dtype)"
+            )
         return cast(value, x.dtype)
     shared = value is x or (x._version is not None and value._version is x._version)
     return value.clone() if shared else value

@@ -245,8 +245,9 @@ class Optimizer:
         return self._slot(run, MASTER)
 
     def _follow(self, name: str, p: Parameter) -> None:
-        """See that a parameter's master copy, if any, rounds to the parameter, which somebody may have changed: elements
-        that do are kept, with the bits that the parameter cannot hold.
+        """See that a parameter's master copy, if any, rounds to the parameter, which somebody may have changed.
+
+        Elements that do are kept, with the bits that the parameter cannot hold.
         """
         master = self._state[name].get(MASTER)
         if master is None or self._versions.get(name) == p.version:
