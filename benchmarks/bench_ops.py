@@ -1,6 +1,6 @@
 """Each op on the CPU against the plain NumPy expression that it replaces.
 
-    python benchmarks/bench_ops.py [--op NAME ...] [--markdown] [--rounds 25] [--again 2] [--patience 60]
+    python benchmarks/bench_ops.py [--op NAME ...] [--markdown] [--rounds 25] [--again 2]
 
 From 1e5 elements on the aim is a ratio of at most 1.10, below at most 3 us more. Both run in one process, in turns, on
 one thread of BLAS, float32; the fastest of the rounds counts, for both. What misses is measured ``again``. Before, both
@@ -144,9 +144,7 @@ def unmeasured() -> list[str]:
     ]
 
 
-def run(
-    entries: list[Expression], args: argparse.Namespace, quiet: Quiet
-) -> list[tuple[Expression, list[Cell]]]:
+def run(entries: list[Expression], args: argparse.Namespace) -> list[tuple[Expression, list[Cell]]]:
     """Return the cells of each expression, what misses measured again."""
     table = []
     for entry in entries:
@@ -154,7 +152,7 @@ def run(
         for shape in SHAPES.values():
             cell = Cell(shape[0] * shape[1] >= LARGE)
             for _ in range(1 + args.again):
-                cell.add(quiet(lambda e=entry, s=shape: measure(e, s, args.rounds)))  # type: ignore[misc]
+                cell.add(measure(entry, shape, args.rounds))
                 if not cell.misses:
                     break
             cells.append(cell)
@@ -211,7 +209,8 @@ Sizes: {sizes}.
 Attention and rotary positions have as many elements, in at most 256 positions.
 
 {machine}
-Op and expression ran in turns in one process, the shortest time of each counts; {quiet}.
+Op and expression ran in turns in one process, the shortest time of each counts. Others used {others:.0%} of the processors
+meanwhile.
 """
 
 
@@ -223,9 +222,6 @@ def main() -> None:
     parser.add_argument("--op", action="append", default=[], help="only this op; repeatable")
     parser.add_argument("--rounds", type=int, default=25, help="rounds per op and size")
     parser.add_argument("--again", type=int, default=2, help="how often to repeat a measurement that misses")
-    parser.add_argument(
-        "--patience", type=float, default=0.0, help="seconds in all to wait for a quiet machine"
-    )
     parser.add_argument("--check", action="store_true", help="compare the numbers and measure nothing")
     parser.add_argument("--markdown", action="store_true", help="print a page for the documentation")
     args = parser.parse_args()
@@ -246,14 +242,14 @@ def main() -> None:
     if args.check:
         print(f"{len(chosen)} expressions give the numbers of their ops")
         return
-    quiet = Quiet(args.patience)
-    table = run(chosen, args, quiet)
+    quiet = Quiet(patience=0)  # which tells how much others took; the shortest times are to make up for it
+    table = quiet(lambda: run(chosen, args))
     if not args.markdown:
         print_misses(table)
         return
-    half_table = run(halves, args, Quiet(0))
+    half_table = run(halves, args)
     sizes = ", ".join(f"{name} {list(shape)}" for name, shape in SHAPES.items())
-    print(HEADER.format(ratio=RATIO, us=MICROSECONDS, sizes=sizes, machine=machine(), quiet=quiet))
+    print(HEADER.format(ratio=RATIO, us=MICROSECONDS, sizes=sizes, machine=machine(), others=quiet.worst))
     print_markdown(table)
     print("\n## Misses")
     print_misses(table)
