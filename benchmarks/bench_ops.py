@@ -209,8 +209,8 @@ Sizes: {sizes}.
 Attention and rotary positions have as many elements, in at most 256 positions.
 
 {machine}
-Op and expression ran in turns in one process, the shortest time of each counts. Others used {others:.0%} of the processors
-meanwhile.
+Op and expression ran in turns in one process, the shortest time of each counts.
+Others used {others:.0%} of the processors meanwhile.
 """
 
 
