@@ -14,10 +14,14 @@ def attention(qkv: Array, n_head: int, n_kv_head: int, causal: bool) -> dict[str
     q, k, v = _split_heads(qkv, n_head, n_kv_head)
     scores, noise = _scores(q, k, causal)
     p = np.exp(scores - log_sum_exp(scores)[..., None])
+    y = np.einsum("bhts,bhsd->bhtd", p, v)
+    if not np.isfinite(v).all():  # a sum over what a query sees, as 0 times infinity is no number
+        seen = scores != -np.inf
+        y = np.where(seen[..., None], p[..., None] * v[:, :, None], 0.0).sum(3)
     size = np.einsum("bhts,bhsd->bhtd", p * (1.0 + noise), np.abs(v))
     lse = log_sum_exp(scores)
     return {
-        "y": Want(_merge(np.einsum("bhts,bhsd->bhtd", p, v)), _merge(size), qkv.shape[1]),
+        "y": Want(_merge(y), _merge(size), qkv.shape[1]),
         "lse": Want(lse, 1.0 + np.abs(lse) + np.where(np.isfinite(scores), noise, 0.0).max(-1), qkv.shape[1]),
     }
 

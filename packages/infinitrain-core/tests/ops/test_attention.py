@@ -162,6 +162,30 @@ def test_a_later_key_that_is_no_number_does_not_reach_earlier_queries(bad, at, r
         assert np.isfinite(later[~plus]).all()
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("at", [3, 130])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_later_value_that_is_no_number_does_not_reach_earlier_queries(causal, bad, at, rng):
+    """0 times it is NaN: in the same block of queries as in another, only those that see it get it, in its column."""
+    qkv = rng.normal(0.2, 1, (2, 150, 16))  # 4 query heads, 2 of keys, 2 of values
+    spoilt, column = qkv.copy(), 8 + 4 + 1
+    spoilt[1, at, column] = bad
+    grad = rng.normal(size=(2, 150, 8))
+    grad[1, at:] = 0.0
+    tensors = [it.from_numpy(x, requires_grad=True) for x in (qkv, spoilt)]
+    clean, got = (ops.attention(x, 4, 2, causal=causal) for x in tensors)
+    first = at if causal else 0
+    want = clean.numpy()
+    want[1, first:, [1, 3]] = bad  # the first of two key/value heads serves query heads 0 and 1
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+    if causal:
+        clean.backward(it.from_numpy(grad))
+        got.backward(it.from_numpy(grad))
+        np.testing.assert_allclose(
+            tensors[1].grad.numpy()[1, :at, :8], tensors[0].grad.numpy()[1, :at, :8], rtol=1e-10
+        )
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_gradients_of_earlier_queries_stay_clean(bad, rng):
     """But for the key's own column, where a probability of 0 meets what is no number: 0 NaN is NaN."""

@@ -63,11 +63,22 @@ def _scores(q: np.ndarray, k: np.ndarray, causal: bool) -> np.ndarray:
     return scores
 
 
+def _product(p: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return p v of causal probabilities, where 0 times an infinite or NaN value of a later key is 0."""
+    n = p.shape[-2]
+    own = v[..., -n:, :]
+    finite, known = np.isfinite(own), v.copy()
+    known[..., -n:, :] = np.where(finite, own, 0)
+    seen: np.ndarray = np.matmul(p, known) + np.cumsum(np.where(finite, 0, own), -2)
+    return seen
+
+
 def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool, *, out: Any) -> None:
     q, k, v = _views(qkv.array, n_head, n_kv_head)
     b, g, r, t, d = q.shape
     y = _heads(out[0].array, 0, n_head, d, r)
     lse = out[1].array.reshape(b, g, r, t)
+    product = _product if causal and not np.isfinite(v).all() else np.matmul
     for i, j in _tiles(q):
         for start, stop, seen in query_tiles(t, t, causal):
             mine, keys = (i, j, slice(None), slice(start, stop)), (i, j, slice(None), slice(seen))
@@ -77,7 +88,7 @@ def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool, *, out
             np.exp(p, out=p)
             total = p.sum(-1, keepdims=True)
             p /= total
-            y[mine] = np.matmul(p, v[keys])
+            y[mine] = product(p, v[keys])
             lse[mine] = (peak + np.log(total))[..., 0]
 
 
@@ -85,6 +96,9 @@ def AttentionBackward(
     qkv: Any, y: Any, lse: Any, grad: Any, n_head: int, n_kv_head: int, causal: bool, *, out: Any
 ) -> None:
     q, k, v = _views(qkv.array, n_head, n_kv_head)
+    finite = np.isfinite(v)
+    if not finite.all():  # 0 times them is NaN for earlier queries too; those that see them have it from y
+        v = np.where(finite, v, 0)
     dq, dk, dv = _views(out.array, n_head, n_kv_head)
     b, g, r, t, d = q.shape
     o, do = _heads(y.array, 0, n_head, d, r), _heads(grad.array, 0, n_head, d, r)

@@ -38,6 +38,17 @@ def _scores(xp: Any, q: Any, k: Any, causal: bool) -> Any:
     return xp.where(hidden, -math.inf, scores)
 
 
+def _product(xp: Any, p: Any, v: Any, causal: bool) -> Any:
+    """Return p v, where 0 times an infinite or NaN value of a later key is 0."""
+    if not causal:
+        return xp.matmul(p, v)
+    first, axis = v.shape[-2] - p.shape[-2], v.ndim - 2
+    own = v[..., first:, :]
+    finite, none = xp.isfinite(own), xp.zeros_like(own)
+    known = xp.concat([v[..., :first, :], xp.where(finite, own, none)], axis=axis)
+    return xp.matmul(p, known) + xp.cumulative_sum(xp.where(finite, none, own), axis=axis)
+
+
 @array_kernel()
 def AttentionForward(xp: Any, qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any:
     q, k, v = unpack(xp, qkv, n_head, n_kv_head)
@@ -49,7 +60,7 @@ def AttentionForward(xp: Any, qkv: Any, n_head: int, n_kv_head: int, causal: boo
         peak = xp.max(scores, axis=-1, keepdims=True)
         weights = xp.exp(scores - peak)
         total = xp.sum(weights, axis=-1, keepdims=True)
-        y[..., start:stop, :] = xp.matmul(weights / total, v[..., :seen, :])
+        y[..., start:stop, :] = _product(xp, weights / total, v[..., :seen, :], causal)
         lse[..., start:stop, :] = peak + xp.log(total)
     return pack(xp, y), xp.reshape(lse, (b, g * r, t))
 
@@ -64,6 +75,8 @@ def AttentionBackward(
     def heads(packed: Any) -> Any:
         return xp.permute_dims(xp.reshape(packed, (b, t, g, r, d)), (0, 2, 3, 1, 4))
 
+    # 0 times what is not finite is NaN for earlier queries too; those that see it have it from y.
+    v = xp.where(xp.isfinite(v), v, xp.zeros_like(v))
     dy, total = heads(grad), xp.reshape(lse, (b, g, r, t, 1))
     delta = xp.sum(dy * heads(y), axis=-1, keepdims=True)
     dq, dk, dv = (xp.zeros(x.shape, dtype=x.dtype, **xp.on(x)) for x in (q, k, v))

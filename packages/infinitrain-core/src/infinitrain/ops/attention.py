@@ -28,7 +28,7 @@ def AttentionForward(qkv: Tensor, n_head: int, n_kv_head: int, causal: bool = Tr
     """y (B, T, n_head d) = softmax(q kᵀ / sqrt(d)) v; lse (B, n_head, T) = log sum exp of the scores.
 
     qkv is packed [q heads | k heads | v heads]; key and value head h serve query heads h r .. h r + r - 1 with
-    r = n_head / n_kv_head. ``causal`` hides keys later than the query.
+    r = n_head / n_kv_head. ``causal`` hides keys later than the query, and their values, NaN and infinite ones too.
     """
     d = head_size(qkv.shape, n_head, n_kv_head)
     b, t, _ = qkv.shape

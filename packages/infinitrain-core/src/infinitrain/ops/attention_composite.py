@@ -18,10 +18,11 @@ from ..kernels.tiles import query_tiles
 from .base import AccumulateGrad, NoOpForward
 from .compare import GtForward
 from .elementwise import AddForward, DivForward, MulForward, MulScalarForward, SubForward
-from .indexing import MaskForward
+from .finite import IsFiniteForward
+from .indexing import MaskForward, WhereForward
 from .linear import MatmulForward
 from .norm_composite import narrow, wide
-from .reduction import MaxForward, SumForward
+from .reduction import CumSumForward, MaxForward, SumForward
 from .shape import ConcatForward, PermuteForward, SliceBackward, SliceForward, SplitForward, TransposeForward
 from .unary import ExpForward, LogForward
 
@@ -89,6 +90,21 @@ def _scores(q: Any, k: Any, causal: bool) -> Any:
     return MaskForward(scores, GtForward(columns, own), -math.inf)
 
 
+def _finite(x: Any) -> Any:
+    return WhereForward(IsFiniteForward(x), x, x.new_full((), 0.0))
+
+
+def _product(p: Any, v: Any, causal: bool) -> Any:
+    """Return p v, where 0 times an infinite or NaN value of a later key is 0."""
+    if not causal:
+        return MatmulForward(p, v)
+    first = v.shape[3] - p.shape[3]
+    own = _rows(v, first, v.shape[3])
+    known = _finite(own) if not first else ConcatForward((_rows(v, 0, first), _finite(own)), 3)
+    odd = WhereForward(IsFiniteForward(own), own.new_full((), 0.0), own)
+    return AddForward(MatmulForward(p, known), CumSumForward(odd, 3))
+
+
 @composite
 def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any:
     q, k, v = _unpack(wide(qkv), n_head, n_kv_head)
@@ -99,7 +115,7 @@ def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any
         peak = MaxForward(scores, (4,), True)
         weights = ExpForward(SubForward(scores, peak))
         total = SumForward(weights, (4,), True)
-        y = MatmulForward(DivForward(weights, total), _rows(v, 0, seen))
+        y = _product(DivForward(weights, total), _rows(v, 0, seen), causal)
         blocks.insert(0, (y, AddForward(peak, LogForward(total))))
     y, lse = (_joined(parts) for parts in zip(*blocks, strict=True))
     return narrow(_pack(y), qkv.dtype), NoOpForward(lse, (b, g * r, t))
@@ -111,6 +127,7 @@ def AttentionBackward(
 ) -> Any:
     q, k, v = _unpack(wide(qkv), n_head, n_kv_head)
     b, g, r, t, d = q.shape
+    v = _finite(v)  # 0 times the others is NaN for earlier queries too; those that see them have it from y
     dy, saved = (_heads(wide(x), g, r) for x in (grad, y))
     delta = SumForward(MulForward(dy, saved), (4,), True)
     log_total = NoOpForward(lse, (b, g, r, t, 1))
