@@ -52,9 +52,9 @@ def matrix_page(described: Sequence[BackendDescription]) -> str:
 Written by `python -m {MODULE} docs` from the op table, the conformance suite and the backends; do not edit.
 
 What a kernel takes and gives is in [ops.md](ops.md). The layers of a backend are `explicit`, `array` and `composite`
-[contract 4.3], in parentheses the dtypes to which a layer is limited; a call gets the first that takes its dtypes and is
-not hidden by `INFINITRAIN_KERNELS`. Any backend's own table: `infinitrain ops --backend NAME --markdown`. The tolerance
-is in units of the accumulator; see below.
+[contract 4.3], in parentheses the dtypes to which a layer is limited; a call gets the first that takes its dtypes and
+is not hidden by `INFINITRAIN_KERNELS`. Any backend's own table: `infinitrain ops --backend NAME --markdown`. The
+tolerance is in units of the accumulator; see below.
 
 {markdown_table(header, rows)}
 

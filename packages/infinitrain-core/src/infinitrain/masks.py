@@ -55,19 +55,29 @@ class StepScope:
         return made
 
     def __enter__(self) -> StepScope:
-        _scopes.stack.append(self)
+        push(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _scopes.stack.pop()
+        pop()
 
 
 class _Scopes(threading.local):
     def __init__(self) -> None:
-        self.stack: list[StepScope] = []
+        self.stack: list[StepScope | None] = []
 
 
 _scopes = _Scopes()
+
+
+def push(scope: StepScope | None) -> None:
+    """Begin a scope on this thread; None hides those around it."""
+    _scopes.stack.append(scope)
+
+
+def pop() -> None:
+    """End the innermost scope of this thread."""
+    _scopes.stack.pop()
 
 
 def step_scope(*, seed: int, step: int, first_sample: int = 0, samples: int | None = None) -> StepScope:

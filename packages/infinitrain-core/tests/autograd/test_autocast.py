@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import infinitrain as it
 from infinitrain import ops
-from infinitrain.autograd import Function, captured_autocast
+from infinitrain.autograd import Function
 from infinitrain.autograd.grad_mode import state
 from infinitrain.backend import OPS
 from infinitrain.backend.optable import OpTable, op
@@ -208,22 +210,95 @@ def test_only_tensors_of_the_regions_device_type() -> None:
         assert ops.linear(leaf(4, 5), leaf(3, 5)).dtype is it.float32
 
 
-def test_a_captured_region_is_entered_again_on_any_thread() -> None:
-    x, w = leaf(4, 5), leaf(3, 5)
-    with it.autocast("cpu", "float16"):
-        captured = captured_autocast()
-    outside = captured_autocast()
-    found: list[str] = []
+# Functions without a row -----------------------------------------------------------------------------------
 
-    def again() -> None:
-        for _ in range(2):
-            with captured:
-                found.append(ops.linear(x, w).dtype.name)
-                with outside:
-                    found.append(ops.linear(x, w).dtype.name)
 
-    again()
-    thread = threading.Thread(target=again)
-    thread.start()
-    thread.join()
-    assert found == ["float16", "float32"] * 4
+class Mine(Function):
+    """A user's linear layer of ops; what its forward saw is kept in ``seen``."""
+
+    seen: ClassVar[list[str]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        ctx.save(x, w)
+        y = ops.linear(x, w)
+        Mine.seen[:] = [x.dtype.name, w.dtype.name, y.dtype.name]
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        x, w = ctx.saved
+        return grad @ w, grad.transpose(0, 1) @ x
+
+
+class MineLower(Mine, autocast="lower"):
+    pass
+
+
+class MineWide(Mine, autocast="float32"):
+    pass
+
+
+class MineInside(Mine, autocast="inside"):
+    pass
+
+
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize(
+    ("fn", "given", "seen"),
+    [
+        (Mine, "float32", ["float32"] * 3),
+        (Mine, "bfloat16", ["bfloat16"] * 3),
+        (MineLower, "float32", ["float16"] * 3),
+        (MineLower, "float64", ["float64"] * 3),
+        (MineWide, "bfloat16", ["float32"] * 3),
+        (MineWide, "float32", ["float32"] * 3),
+        (MineInside, "float32", ["float32", "float32", "float16"]),
+    ],
+)
+def test_a_users_function_computes_in_the_dtypes_that_it_is_given(
+    fn: type[Function], given: str, seen: list[str], record: bool
+) -> None:
+    """[contract 5.3] Forward and backward see the same, and gradients have the arguments' dtypes."""
+    x, w = leaf(4, 5, dtype=given), leaf(3, 5, dtype=given)
+    with it.autocast("cpu", "float16"), contextlib.nullcontext() if record else it.no_grad():
+        y = fn.apply(x, w)
+        assert ops.linear(leaf(4, 5), leaf(3, 5)).dtype is it.float16  # the region is as it was
+    assert Mine.seen == seen
+    assert y.dtype.name == seen[2]
+    if not record or fn is MineInside:  # whose backward would have to bring the region back
+        return
+    grad = RNG.normal(0.5, 1.0, (4, 3))
+    y.backward(it.tensor(grad, dtype=y.dtype))
+    tolerance = {"float64": 1e-12, "float32": 1e-5}.get(seen[2] if given != "bfloat16" else given, 2e-2)
+    for got, want in ((x.grad, grad @ w.numpy().astype(float)), (w.grad, grad.T @ x.numpy().astype(float))):
+        assert got is not None
+        assert got.dtype.name == given
+        np.testing.assert_allclose(got.numpy().astype(float), want, rtol=tolerance, atol=10 * tolerance)
+
+
+def test_a_forward_that_raises_leaves_the_region() -> None:
+    class Fails(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, error: Exception) -> Any:
+            assert state.autocast is None
+            raise error
+
+    with it.autocast("cpu"):
+        region = state.autocast
+        for x in (leaf(2), leaf(2).detach()):
+            for error in (RuntimeError("stop"), AttributeError("stop")):
+                for mode in (it.no_grad(), it.autograd.enable_grad()):
+                    with pytest.raises(type(error), match="stop"), mode:
+                        Fails.apply(x, error)
+                    assert state.autocast is region
+
+
+def test_what_a_function_cannot_ask_of_autocast() -> None:
+    for kwargs in (
+        {"autocast": "widest"},
+        {"autocast": "bfloat16"},
+        {"autocast": "keep", "op": ops.LinearForward},
+    ):
+        with pytest.raises(ValueError, match=r"Odd: autocast= is one of keep, lower, .*\[contract 5\.3\]"):
+            types.new_class("Odd", (Function,), kwargs)

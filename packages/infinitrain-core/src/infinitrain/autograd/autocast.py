@@ -71,38 +71,7 @@ def cast_arguments(
     return (args, None) if was is None else (tuple(given), was)
 
 
-class _Block:
-    """A context manager and decorator that sets the thread's region and restores it, on exceptions too."""
-
-    def _inside(self, outside: Mapping[DeviceType, DType]) -> Mapping[DeviceType, DType]:
-        """Return the dtypes inside the block, given those around it."""
-        raise NotImplementedError
-
-    def __enter__(self) -> None:
-        outside = state.autocast
-        if outside is None:
-            inside = Region(self._inside({}), {})
-        else:
-            inside = Region(self._inside(outside.dtypes), outside.cache)
-        state.regions = (*state.regions, outside)
-        state.autocast = inside
-
-    def __exit__(self, *exc: object) -> None:
-        *before, outside = state.regions
-        if outside is None and state.autocast is not None:
-            state.autocast.cache.clear()
-        state.regions, state.autocast = tuple(before), outside
-
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(fn)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return fn(*args, **kwargs)
-
-        return wrapped
-
-
-class autocast(_Block):
+class autocast:
     """``with autocast("cpu"):`` lets ops on that type of device compute in ``dtype`` where precision allows it.
 
     ``device_type`` is a device, a device type, or the text of one (an index is accepted, its type counts). ``dtype`` is
@@ -133,22 +102,32 @@ class autocast(_Block):
         self.type = _type_of(device_type)
         self.dtype = None if not enabled else _checked(dtype) if dtype is not None else _default(self.type)
 
+    def __enter__(self) -> None:
+        outside = state.autocast
+        if outside is None:
+            inside = Region(self._inside({}), {})
+        else:
+            inside = Region(self._inside(outside.dtypes), outside.cache)
+        state.regions = (*state.regions, outside)
+        state.autocast = inside
+
+    def __exit__(self, *exc: object) -> None:
+        *before, outside = state.regions
+        if outside is None and state.autocast is not None:
+            state.autocast.cache.clear()
+        state.regions, state.autocast = tuple(before), outside
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fn(*args, **kwargs)
+
+        return wrapped
+
     def _inside(self, outside: Mapping[DeviceType, DType]) -> Mapping[DeviceType, DType]:
         others = {type: dtype for type, dtype in outside.items() if type is not self.type}
         return others if self.dtype is None else {**others, self.type: self.dtype}
-
-
-class captured_autocast(_Block):
-    """What autocast is where this is made: ``with captured:`` is that again, later and on any thread.
-
-    For whoever runs a part of forward again, in backward or on another thread.
-    """
-
-    def __init__(self) -> None:
-        self._dtypes = {} if state.autocast is None else dict(state.autocast.dtypes)
-
-    def _inside(self, outside: Mapping[DeviceType, DType]) -> Mapping[DeviceType, DType]:
-        return self._dtypes
 
 
 def is_autocast_enabled(device_type: Device | DeviceType | str) -> bool:

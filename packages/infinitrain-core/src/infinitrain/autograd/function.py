@@ -185,6 +185,9 @@ class _NoGraph(Node):
 _NO_GRAPH: Node = _NoGraph()
 
 
+_POLICIES = ("keep", *CASTING, "inside")
+
+
 class Function:
     """A differentiable op: ``forward(ctx, *args)`` returns a tensor or a tuple, ``backward(ctx, *grads)`` one gradient
     (or None) per argument of forward.
@@ -208,16 +211,31 @@ class Function:
 
     A Function of an op of the table names its forward row, ``class Linear(Function, op=LinearForward)``, which says how
     autocast treats it [contract 5.1].
+
+    Autocast is off inside forward, as it is inside backward, so that ops in both see the dtypes that forward was given.
+    In a region a Function of yours gets its arguments as they are; ``class Mine(Function, autocast="lower")`` gets
+    floating tensors in the region's dtype, and ``autocast="float32"`` in float32, while gradients keep the dtypes of
+    what ``apply`` was given. ``autocast="inside"`` leaves autocast on in forward, arguments as they are, for a Function
+    that runs its forward again in backward: see ``ComputeContext``, which brings the region back there [contract 5.3].
     """
 
     row: ClassVar[Op | None] = None
-    _policy: ClassVar[str | None] = None  # where autocast casts
+    _policy: ClassVar[str | None] = "keep"  # of autocast's; None leaves it on in forward
 
-    def __init_subclass__(cls, *, op: Callable[..., Any] | None = None, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, *, op: Callable[..., Any] | None = None, autocast: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init_subclass__(**kwargs)
         if op is not None:
-            row: Op = op.op  # type: ignore[attr-defined]
-            cls.row, cls._policy = row, row.autocast if row.autocast in CASTING else None
+            cls.row = op.op  # type: ignore[attr-defined]
+            cls._policy = cls.row.autocast
+        if autocast is not None:
+            if autocast not in _POLICIES or cls.row is not None:
+                raise ValueError(
+                    f"{cls.__name__}: autocast= is one of {', '.join(_POLICIES)}, for a Function without op=, got "
+                    f"{autocast!r} [contract 5.3]"
+                )
+            cls._policy = None if autocast == "inside" else autocast
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
@@ -230,14 +248,21 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run forward and, when grad mode is on and an argument requires grad, record it."""
-        given, cast = args, None
+        given, cast, region = args, None, None
         if state.autocast is not None and cls._policy is not None:
-            given, cast = cast_arguments(state.autocast, cls._policy, args)
+            region = state.autocast
+            if cls._policy in CASTING:
+                given, cast = cast_arguments(region, cls._policy, args)
         if not state.enabled:
             try:
+                if region is not None:
+                    state.autocast = None
                 return cls.forward(_NO_GRAPH, *given)
             except AttributeError as error:
                 raise cls._misuse(given) or error from None
+            finally:
+                if region is not None:
+                    state.autocast = region
         edges = [
             None
             if not isinstance(a, Tensor) or not a._requires_grad
@@ -248,11 +273,15 @@ class Function:
         ctx = Node(edges) if recorded else _NO_GRAPH
         state.enabled = False
         try:
+            if region is not None:
+                state.autocast = None
             result = cls.forward(ctx, *given)
         except AttributeError as error:
             raise cls._misuse(given) or error from None
         finally:
             state.enabled = True
+            if region is not None:
+                state.autocast = region
         if not recorded:
             return result
         if cast is not None:

@@ -13,6 +13,7 @@ class _State(threading.local):
     modes: tuple[bool, ...] = ()  # what the enclosing blocks found, innermost last
     autocast: Any = None  # the Region, see autocast.py; None outside of all
     regions: tuple[Any, ...] = ()
+    contexts: tuple[Any, ...] = ()  # what the enclosing ComputeContexts found, innermost last
     saved_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
 
