@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from infinitrain_conformance import faults, planted
-from infinitrain_conformance.mutants import Verdict, hunt_all
-from infinitrain_conformance.mutants.table import ops_with_cases
+from infinitrain_conformance.generated import Verdict, hunt_all
+from infinitrain_conformance.generated.table import ops_with_cases
 from infinitrain_conformance.target import Spec
 
 fake = pytest.importorskip("infinitrain_fake.faults")
@@ -92,6 +92,6 @@ def test_every_op_has_two_generated_faults_that_are_caught():
     """All of them, on cpu: for every op, and so for every direction."""
     verdicts, broken = hunt_all(Spec("cpu"), ops_with_cases())
     assert broken == []
-    assert [v.mutant for v in verdicts if v.outcome == "missed"] == []
-    caught = Counter(v.mutant.partition(".")[0] for v in verdicts if v.outcome == "caught")
+    assert [v.fault for v in verdicts if v.outcome == "missed"] == []
+    caught = Counter(v.fault.partition(".")[0] for v in verdicts if v.outcome == "caught")
     assert [op for op in ops_with_cases() if caught[op] < 2] == []

@@ -37,7 +37,7 @@ class Call:
     def __init__(self, op: str, built: Built, data: Data, device: Any, *, offset: bool = False) -> None:
         from infinitrain.backend import OPS
 
-        self.row, self.data, self.device = OPS[op], data, device
+        self.row, self.data, self.device, self.built = OPS[op], data, device, built
         self.op: Callable[..., Any] = self.row.call
         self.offset = offset
         self._bases: list[tuple[str, Any, np.ndarray]] = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .oracles import Want
-from .tolerances import allowed, explain
+from .tolerances import allowed, bias, explain
 
 
 def values(tensor: Any) -> np.ndarray:
@@ -49,6 +49,11 @@ def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, s
         outside = ~same & ~(np.isfinite(oracle) & (error <= bound))  # of an infinity, a bound is infinite too
         ratio = np.where(same, 0.0, np.where(np.isfinite(error), error / np.maximum(bound, 1e-300), np.inf))
     if not outside.any():
+        counted = np.isfinite(got) & np.isfinite(oracle)
+        part, limit = bias(tensor.dtype, (got - oracle)[counted], oracle[counted], bound[counted])
+        if abs(part) > limit:
+            text = f"{name}: every element is within its tolerance, but together they are off by {part:.2%}"
+            return False, f"{text}, allowed +-{limit:.2%}"
         return True, f"{name} ok ({float(ratio.max()):.2f} of tolerance)"
     worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     at = ",".join(str(int(i)) for i in worst)

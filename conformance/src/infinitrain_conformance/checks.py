@@ -11,21 +11,25 @@ from typing import Any, Final
 
 import numpy as np
 
+from . import special
 from .call import Call, poison
-from .cases import Data, OpCase
+from .cases import Built, Data, OpCase
 from .check import close, expect, fail, same_bytes
 from .oracles import Want
 
 Make = Callable[..., Call]
-"""Returns a fresh Call each time: arguments that an op wrote are made anew. ``offset=True`` as for Call."""
+"""Returns a fresh Call each time: arguments that an op wrote are made anew. ``offset=True`` as for Call; ``change``
+makes other arguments of the case's.
+"""
 
 
 def maker(case: OpCase, dtype: str, seed: int, device: Any) -> Make:
     """Return the function that puts a case on the device; equal data each time."""
 
-    def make(**options: Any) -> Call:
+    def make(*, change: Callable[[Built], Built] | None = None, **options: Any) -> Call:
         data = Data(seed, dtype)
-        return Call(case.op, case.build(data), data, device, **options)
+        built = case.build(data)
+        return Call(case.op, built if change is None else change(built), data, device, **options)
 
     return make
 
@@ -162,8 +166,11 @@ class Check:
     clause: str | None = None
     """None: the case's own."""
     dtypes: tuple[str, ...] | None = None
+    file: str = "ops"
+    """The suite's file that holds the test."""
 
 
+FLOATS: Final = ("float32", "bfloat16", "float16", "float64")
 CHECKS: Final[dict[str, Check]] = {
     "values": Check(values),
     "offset_arguments": Check(offset_arguments, "4.4", ("float32", "bfloat16")),
@@ -173,12 +180,20 @@ CHECKS: Final[dict[str, Check]] = {
     "accumulates_into_float32": Check(partial(accumulates, wide=True), "4.4", ("bfloat16",)),
     "accumulates_small_into_large": Check(small_into_large, "4.4", ("bfloat16",)),
     "repeats": Check(repeats, "7.7", ("float32",)),
+    **{
+        group: Check(partial(special.check, group), "4.7", FLOATS, "special_values")
+        for group in special.GROUPS
+    },
 }
 """By the name of the test that runs them."""
 
 
 def applies(check: str, row: Any) -> bool:
-    """Tell whether a check says something about an op: destinations need results that are no views."""
+    """Tell whether a check says something about an op: destinations need results that are no views, special values
+    arithmetic.
+    """
+    if check in special.GROUPS:
+        return not row.view
     if check == "destination":
         return bool(row.results) and not row.view and not row.results[0].startswith("*")
     if check == "accumulates_alone":

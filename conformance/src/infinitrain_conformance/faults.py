@@ -12,8 +12,8 @@ from concurrent.futures.process import BrokenProcessPool
 from difflib import get_close_matches
 from typing import Any
 
-from .mutants import all_mutants, hunt_all
-from .mutants.hunting import Verdict
+from .generated import all_faults, hunt_all
+from .generated.hunting import Verdict
 from .planted import BACKEND, catalogue, examine_all, healthy_report
 from .report import FAILURES, NO_BACKEND, USAGE
 from .target import NotLoadable, Spec
@@ -32,7 +32,7 @@ def main(names: Sequence[str], spec: Spec | None = None, *, seed: int = 0, timeo
         absent = [name for name in planted.FAULTS if name not in known]
     except ImportError:
         planted, known, absent = None, {}, []
-    generated = {str(mutant): mutant for mutant in all_mutants()}
+    generated = {str(fault): fault for fault in all_faults()}
     if not names:
         names = ("planted", "generated") if spec is None or spec.type_name == BACKEND else ("generated",)
     if list(names) == ["list"]:
@@ -49,7 +49,7 @@ def main(names: Sequence[str], spec: Spec | None = None, *, seed: int = 0, timeo
             chosen |= dict.fromkeys(generated)
         elif name in known or name in generated:
             chosen[name] = None
-        elif of_op := [full for full, mutant in generated.items() if mutant.op == name]:
+        elif of_op := [full for full, fault in generated.items() if fault.op == name]:
             chosen |= dict.fromkeys(of_op)
         else:
             near = get_close_matches(name, [*known, *generated, *absent], 2)
@@ -59,15 +59,15 @@ def main(names: Sequence[str], spec: Spec | None = None, *, seed: int = 0, timeo
     started = time.monotonic()
     verdicts: list[Verdict] = []
     broken: list[str] = []
-    mutants = [generated[name] for name in chosen if name in generated]
-    if mutants:
-        ops = list(dict.fromkeys(mutant.op for mutant in mutants))
+    faults = [generated[name] for name in chosen if name in generated]
+    if faults:
+        ops = list(dict.fromkeys(fault.op for fault in faults))
         try:
-            verdicts, broken = hunt_all(spec or Spec(BACKEND), ops, frozenset(map(str, mutants)), seed=seed)
+            verdicts, broken = hunt_all(spec or Spec(BACKEND), ops, frozenset(map(str, faults)), seed=seed)
         except NotLoadable as error:
             return _stop(str(error), NO_BACKEND)
         except BrokenProcessPool:
-            return _stop("a process died with a generated fault planted; name ops to find which", FAILURES)
+            return _stop("a process died with a generated fault in place; name ops to find which", FAILURES)
     to_plant = [known[name] for name in chosen if name in known]
     if to_plant:
         healthy = healthy_report(seed, timeout)
@@ -88,13 +88,13 @@ def _stop(message: str, code: int) -> int:
 def _list(planted: Iterable[Any], generated: Iterable[Any]) -> int:
     for fault in planted:
         print(f"{fault.name}  planted {fault.kind}  {fault.description}")
-    for mutant in generated:
-        print(f"{mutant}  generated {mutant.kind.name}")
+    for fault in generated:
+        print(f"{fault}  generated {fault.kind.name}")
     return 0
 
 
 def _print(verdicts: list[Verdict], absent: list[str], broken: list[str], seconds: float) -> int:
-    width = max((len(v.mutant) for v in verdicts), default=0)
+    width = max((len(v.fault) for v in verdicts), default=0)
     kinds = max((len(v.kind) for v in verdicts), default=0)
     for v in verdicts:
         clause = f"[contract {v.clause}]" if v.clause else ""
@@ -102,10 +102,10 @@ def _print(verdicts: list[Verdict], absent: list[str], broken: list[str], second
             seen = v.test
         else:
             seen = f"NOT CAUGHT: {v.why}" if v.outcome == "missed" else f"not applicable: {v.why}"
-        print(f"{v.mutant:{width}}  {v.kind:{kinds}}  {v.level}  {clause:14}  {textwrap.shorten(seen, 150)}")
+        print(f"{v.fault:{width}}  {v.kind:{kinds}}  {v.level}  {clause:14}  {textwrap.shorten(seen, 150)}")
     if absent:
         print(f"not planted, as this infinitrain-core has no such op: {', '.join(absent)}")
-    missed = [v.mutant for v in verdicts if v.outcome == "missed"]
+    missed = [v.fault for v in verdicts if v.outcome == "missed"]
     print(
         f"{summary(verdicts)}, in {seconds:.0f} s" + (f"; not caught: {', '.join(missed)}" if missed else "")
     )
@@ -118,8 +118,8 @@ def summary(verdicts: list[Verdict]) -> str:
     """Return how many were caught: planted, generated, and those that cannot be seen."""
     parts = []
     for what, group in (
-        ("planted", [v for v in verdicts if "." not in v.mutant]),
-        ("generated", [v for v in verdicts if "." in v.mutant]),
+        ("planted", [v for v in verdicts if "." not in v.fault]),
+        ("generated", [v for v in verdicts if "." in v.fault]),
     ):
         judged = [v for v in group if v.outcome in ("caught", "missed")]
         if group:

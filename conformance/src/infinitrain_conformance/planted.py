@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
-from .checks import CHECKS
-from .mutants.hunting import Bench, Verdict, device_process, this_target
+from .generated.hunting import Bench, Verdict, device_process, this_target
 from .report import Report
 from .runner import Run, run
 from .target import Spec
@@ -71,12 +70,10 @@ def examine_all(faults: Sequence[Any], healthy: Report, seed: int, timeout: floa
     names = [fault.name for fault in faults if fault.kind == "kernels"]
     if names:
         with device_process(Spec(BACKEND)) as pool:
-            found = {v.mutant: v for v in pool.submit(_examine_kernels, names, seed).result()}
+            found = {v.fault: v for v in pool.submit(_examine_kernels, names, seed).result()}
     rest = [fault for fault in faults if fault.name not in found]
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
-        found |= {
-            v.mutant: v for v in threads.map(lambda fault: examine(fault, healthy, seed, timeout), rest)
-        }
+        found |= {v.fault: v for v in threads.map(lambda fault: examine(fault, healthy, seed, timeout), rest)}
     return [found[fault.name] for fault in faults]
 
 
@@ -92,7 +89,7 @@ def _examine_kernels(names: Sequence[str], seed: int) -> list[Verdict]:
             heading = f"{fault.level} {fault.op} [contract {test.clause}]   fault {name}   test {test.id}"
             try:
                 with _in_kernels(target.record.kernels, fault):
-                    CHECKS[test.check].run(bench.make(test), heading)
+                    bench.run(test, None, heading)
             except AssertionError:
                 seconds = time.monotonic() - started
                 found.append(

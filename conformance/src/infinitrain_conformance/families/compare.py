@@ -39,6 +39,13 @@ def tensors(d: Data, compare: Callable[[Any, Any], Any], a: Shape, b: Shape) -> 
     return Built((_few(d, a), _few(d, b)), lambda a, b: _bools(compare(a, b)))
 
 
+def tiny(d: Data, compare: Callable[[Any, Any], Any]) -> Built:
+    """Zeros, and numbers so small that fewer bits of exponent make zeros of them."""
+    small = {"float16": 1e-4, "float64": 1e-300}.get(d.dtype.name, 1e-37)
+    a, b = (d.round(small * d.rng.integers(-1, 2, (5, 33))) for _ in range(2))
+    return Built((a, b), lambda a, b: _bools(compare(a, b)))
+
+
 def special(d: Data, compare: Callable[[Any, Any], Any]) -> Built:
     """Every pair of NaN, infinities, zeros of both signs, and numbers one unit apart."""
     unit = 1.0 + {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}.get(d.dtype.name, 2.0**-52)
@@ -107,6 +114,7 @@ for name, compare in LOGIC.items():
     case(CASES, f"{name}Forward", "truth", tensors, compare, (5, 33), (5, 33))
     case(CASES, f"{name}Forward", "both", tensors, compare, (4, 1, 6), (3, 1))
     case(CASES, f"{name}Forward", "special", special, compare, clause="4.7", dtypes=HALF_TO_DOUBLE)
+    case(CASES, f"{name}Forward", "tiny", tiny, compare, clause="4.7", dtypes=HALF_TO_DOUBLE)
     case(CASES, f"{name}Forward", "with_bool", mixed, compare, "bool", dtypes=("float32", "int64"))
 
 

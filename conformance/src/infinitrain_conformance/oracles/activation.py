@@ -23,6 +23,7 @@ def gelu_backward(x: Array, grad: Array, approximate: str) -> dict[str, Want]:
 
 def _gelu_parts(x: Array, approximate: str) -> tuple[Array, Array]:
     """Return Phi(x) and its derivative."""
+    x = np.clip(x, -1e4, 1e4)  # far beyond where both are 0 or 1: no power of it overflows
     if approximate == "tanh":
         c = math.sqrt(2.0 / math.pi)
         t = np.tanh(c * (x + 0.044715 * x**3))
@@ -91,9 +92,9 @@ def swiglu_backward(gate_up: Array, grad: Array) -> dict[str, Want]:
     gate, up = np.split(gate_up, 2, axis=-1)
     slope, size = silu_slope(gate)
     gated = gate * _sigmoid(gate)
-    value = np.concatenate((grad * up * slope, grad * gated), axis=-1)
+    value = np.concatenate((grad * slope * up, grad * gated), axis=-1)
     terms = np.concatenate(
-        (np.abs(grad * up) * size, np.abs(grad) * (np.abs(gated) + _flushed(gate))), axis=-1
+        (np.abs(grad) * size * np.abs(up), np.abs(grad) * (np.abs(gated) + _flushed(gate))), axis=-1
     )
     return {"dgate_up": Want(value, terms)}
 

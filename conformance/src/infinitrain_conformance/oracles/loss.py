@@ -55,7 +55,7 @@ def cross_entropy(
     nll = (lse[..., None] - np.take_along_axis(logits, safe, -1))[..., 0]
     surprise = np.where(there, lse[..., None] - np.where(there, logits, 0.0), 0.0)
     classes = there.sum(-1)
-    each = smoothing * surprise.sum(-1) / classes
+    each = smoothing * (surprise / classes[..., None]).sum(-1)
     each = np.where(np.isinf(nll), nll, each + (1.0 - smoothing) * np.where(np.isinf(nll), 0.0, nll))
     largest = np.where(there, np.abs(logits), 0.0).max(-1)
     size = np.abs(lse) + 2.0 * largest
@@ -63,7 +63,7 @@ def cross_entropy(
     if count == 0:
         loss, loss_size = np.float64(np.nan), np.float64(0.0)
     else:
-        loss, loss_size = each[kept].sum() / count, size[kept].sum() / count
+        loss, loss_size = (each[kept] / count).sum(), (size[kept] / count).sum()
     return {
         "loss": Want(np.asarray(loss), np.asarray(loss_size), max(1, int(kept.sum()))),
         "lse": Want(lse, np.abs(lse) + largest + 1.0, 1),

@@ -70,7 +70,8 @@ def repeat(x: Array, repeats: int, axis: int) -> dict[str, Want]:
 
 def repeat_backward(grad: Array, repeats: int, axis: int) -> dict[str, Want]:
     parts = [np.take(grad, np.arange(i, grad.shape[axis], repeats), axis) for i in range(repeats)]
-    return {"dx": Want(sum(parts), sum(map(np.abs, parts)), repeats)}  # type: ignore[arg-type]
+    stacked = np.stack(parts)
+    return {"dx": Want(stacked.sum(0), np.abs(stacked).sum(0), repeats)}
 
 
 def expand(x: Array, shape: Shape) -> dict[str, Want]:

@@ -11,8 +11,8 @@ import numpy as np
 from ..call import Call
 from ..oracles import Want
 from ..tolerances import allowed
-from .mutant import NotHere, Plant, Samples, kind
-from .planting import with_arguments
+from .fault import NotHere, Samples, Swap, kind
+from .places import with_arguments
 
 
 def neighbours(value: Any, others: list[Any]) -> Iterator[Any]:
@@ -88,12 +88,12 @@ def _far(call: Call, found: dict[str, Want]) -> int:
 
 
 @kind("values")
-def wrong(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def wrong(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """An attribute or number that is lost on the way: another axis, the mask's flag turned, eps or a factor off by a
     hundredth, the other form of an approximation.
     """
 
-    def plant(index: int, used: list[Any], call: Call) -> Any:
+    def swap(index: int, used: list[Any], call: Call) -> Any:
         value = call.args[index]
         legal = [
             other
@@ -115,4 +115,4 @@ def wrong(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
             for args in samples:
                 if args[index] not in used:
                     used.append(args[index])
-            yield p.name, partial(plant, index, used)
+            yield p.name, partial(swap, index, used)

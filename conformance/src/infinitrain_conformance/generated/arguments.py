@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from ..call import PAD, Call
-from .mutant import NotHere, Plant, Samples, kind
-from .planting import Change, changed, flip_bit, host, tensor_params, with_arguments, write
+from .fault import NotHere, OtherTest, Samples, Swap, kind
+from .places import Change, changed, flip_bit, host, tensor_params, with_arguments, write
 
 
-def _plant(index: int, change: Change, call: Call) -> Any:
+def _swap(index: int, change: Change, call: Call) -> Any:
     return with_arguments(call, {index: changed(call, index, change)})
 
 
-def _each(row: Any, change: Change) -> Iterator[tuple[str, Plant]]:
+def _each(row: Any, change: Change) -> Iterator[tuple[str, Swap]]:
     for index, p in tensor_params(row):
-        yield p.name, partial(_plant, index, change)
+        yield p.name, partial(_swap, index, change)
 
 
 @kind("values")
-def ignores(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def ignores(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A kernel that does not read an argument: zeros stand in its place (a bias, a term, an incoming gradient; of a
     list, its last tensor).
     """
@@ -31,10 +31,10 @@ def ignores(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
 
 
 @kind("values")
-def ones(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def ones(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A kernel that leaves out a factor: ones stand in its place (a weight, a mask, a gradient taken as 1)."""
     indices = [p.name for p in row.params if p.annotation == "Index"]
-    return ((name, plant) for name, plant in _each(row, np.ones_like) if name not in indices)
+    return ((name, swap) for name, swap in _each(row, np.ones_like) if name not in indices)
 
 
 def _without_end(x: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ def _without_end(x: np.ndarray) -> np.ndarray:
 
 
 @kind("values")
-def cuts(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def cuts(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A loop that ends one element early: the last element of each row of an argument is taken as zero."""
     return _each(row, _without_end)
 
@@ -63,7 +63,7 @@ def _transposed(x: np.ndarray) -> np.ndarray:
 
 
 @kind("values")
-def misplaces(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def misplaces(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A wrong stride, or a sum over the wrong axis: an argument is read with its last two axes exchanged in memory (a
     vector from its end).
     """
@@ -71,10 +71,10 @@ def misplaces(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
 
 
 @kind("values")
-def changes(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def changes(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A kernel that uses an argument as scratch memory: one bit of it is another one afterwards."""
 
-    def plant(index: int, call: Call) -> Any:
+    def swap(index: int, call: Call) -> Any:
         right = call.op
         changed(
             call, index, lambda x: flip_bit(x, x.size - 1) if x.size else x
@@ -92,11 +92,11 @@ def changes(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
 
     for index, p in tensor_params(row):
         if index not in row.write_index:
-            yield p.name, partial(plant, index)
+            yield p.name, partial(swap, index)
 
 
 @kind("offset_arguments")
-def offset_lost(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def offset_lost(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A kernel that is given the buffer without the view's offset: it reads a few elements too early."""
 
     def early(x: np.ndarray) -> np.ndarray:
@@ -104,10 +104,10 @@ def offset_lost(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
         shifted[PAD:] = x.reshape(-1)[: max(0, x.size - PAD)]
         return shifted.reshape(x.shape)
 
-    def plant(index: int, call: Call) -> Any:
+    def swap(index: int, call: Call) -> Any:
         if not call.offset:
-            raise NotHere("arguments start where their buffers do")
+            raise OtherTest("arguments start where their buffers do")
         return with_arguments(call, {index: changed(call, index, early, every=True)})
 
     for index, p in tensor_params(row):
-        yield p.name, partial(plant, index)
+        yield p.name, partial(swap, index)

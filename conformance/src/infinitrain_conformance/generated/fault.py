@@ -1,4 +1,4 @@
-"""What a mutant is, and how a kind of them is declared."""
+"""What a fault is, and how a kind of them is declared."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Any, Final
 
 from ..call import Call
 
-Plant = Callable[[Call], Callable[..., Any]]
+Swap = Callable[[Call], Callable[..., Any]]
 """Returns what takes the place of ``call.op``. Raises NotHere."""
 Samples = tuple[tuple[Any, ...], ...]
 """The arguments of each case of an op, as its builder made them."""
-Maker = Callable[[Any, Samples], Iterable[tuple[str, Plant]]]
-"""Returns, for a row of the op table, what each mutant of a kind is about, and how it is planted."""
+Maker = Callable[[Any, Samples], Iterable[tuple[str, Swap]]]
+"""Returns, for a row of the op table, what each fault of a kind is about, and what takes the op's place."""
 
 
 class NotHere(Exception):
-    """A case in which the mutant does what the op does: because of its data, or ``by_rule``, because of what the op is.
+    """A case in which the fault does what the op does: because of its data, or ``by_rule``, because of what the op is.
 
-    A mutant that is nowhere else than here is not applicable when a rule says so, and a hole in the suite otherwise.
+    A fault that is never anywhere else is not applicable when a rule says so of all its cases; any other is a hole in
+    the suite.
     """
 
     def __init__(self, reason: str, *, by_rule: bool = False) -> None:
         super().__init__(reason)
         self.by_rule = by_rule
+
+
+class OtherTest(NotHere):
+    """A test that is about another dtype, or another way to call the op: it decides nothing about the fault."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,13 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Mutant:
+class Fault:
     """A defect put between the suite and one op, on any backend."""
 
     op: str
     name: str
     kind: Kind
-    plant: Plant
+    swap: Swap
 
     def __str__(self) -> str:
         return f"{self.op}.{self.name}"
@@ -55,7 +60,7 @@ KINDS: Final[dict[str, Kind]] = {}
 
 
 def kind(check: str) -> Callable[[Maker], Maker]:
-    """Declare a kind by the function that makes its mutants; its docstring says what they imitate."""
+    """Declare a kind by the function that makes its faults; its docstring says what they imitate."""
 
     def declare(make: Maker) -> Maker:
         name = make.__name__

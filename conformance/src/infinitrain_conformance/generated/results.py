@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..call import Call, poison
-from ..checks import applies
-from ..tolerances import allowed
-from .mutant import NotHere, Plant, Samples, kind
-from .planting import flip_bit, host, last_target, with_result, write
+from ..checks import FLOATS, applies
+from ..tolerances import allowed, eps
+from .fault import NotHere, OtherTest, Samples, Swap, kind
+from .places import dtypes_of, flip_bit, host, last_target, takes, with_result, write
 
 
 def has_destinations(row: Any) -> bool:
@@ -26,12 +26,12 @@ def _results(row: Any) -> tuple[str, ...]:
 
 
 @kind("values")
-def off(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def off(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A comparison that is too coarse to see it: one element in a thousand is off by ten times what the tolerance
     allows there (an integer by one, a bool turned).
     """
 
-    def plant(result: str, call: Call) -> Any:
+    def swap(result: str, call: Call) -> Any:
         from infinitrain.dtype import as_dtype
 
         name = last_target(call, result)
@@ -58,11 +58,42 @@ def off(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
         return with_result(call, name, spoil)
 
     for result in _results(row):
-        yield result, partial(plant, result)
+        yield result, partial(swap, result)
+
+
+@kind("values")
+def scaled(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
+    """A factor that is wrong by a little everywhere, in one dtype: all of a floating result is 1 + 4 units of half
+    precision times itself, 1.0001 times in the wider dtypes.
+    """
+
+    def spoil(name: str, got: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+        dtype = as_dtype(got.dtype)
+        factor = 1 + (4 * eps(dtype) if dtype.itemsize == 2 else 1e-4)
+        with np.errstate(all="ignore"):
+            more: np.ndarray = (got.astype(np.float64) * factor).astype(got.dtype)
+        return more
+
+    def swap(result: str, dtype: str, call: Call) -> Any:
+        if call.data.dtype.name != dtype:
+            raise OtherTest(f"this is not {dtype}")
+        if not any(d.is_floating for d in dtypes_of(call, result)):
+            raise NotHere("the result is not floating", by_rule=True)
+        name = last_target(call, result)
+        if not np.any(np.nan_to_num(call.want()[name].value, posinf=0.0, neginf=0.0)):
+            raise NotHere("the result is zero, or not finite")
+        return with_result(call, name, spoil)
+
+    from infinitrain.dtype import as_dtype
+
+    for result in _results(row):
+        for dtype in FLOATS:
+            if takes(row, dtype):
+                yield f"{result}_in_{dtype}", partial(swap, result, dtype)
 
 
 @kind("destination")
-def half_written(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def half_written(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A grid that is one block short: the last row of a result keeps what was in its memory."""
 
     def spoil(name: str, got: np.ndarray, before: np.ndarray | None) -> np.ndarray:
@@ -74,15 +105,15 @@ def half_written(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
         new[-tail:] = ~new[-tail:] if before is None and got.dtype == bool else kept.reshape(-1)[-tail:]
         return new.reshape(got.shape)
 
-    def plant(result: str, call: Call) -> Any:
+    def swap(result: str, call: Call) -> Any:
         return with_result(call, last_target(call, result), spoil)
 
     for result in _results(row):
-        yield result, partial(plant, result)
+        yield result, partial(swap, result)
 
 
 @kind("destination")
-def beside(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def beside(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A store without a bound: one element after a destination is written as well."""
     if row.results and not has_destinations(row):
         return
@@ -95,7 +126,7 @@ def beside(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
             after = tensor.view_as(TensorSpec.of((1,), tensor.dtype, tensor.device), tensor.nbytes)
             write(after, flip_bit(host(after), 0))
 
-    def plant(call: Call) -> Any:
+    def swap(call: Call) -> Any:
         right = call.op
 
         def op(*args: Any, out: Any = None, **options: Any) -> Any:
@@ -109,27 +140,27 @@ def beside(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
 
         return op
 
-    yield "", plant
+    yield "", swap
 
 
 @kind("destination")
-def ignores_destination(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def ignores_destination(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A kernel that makes its own result and leaves the destination that it was given as it is."""
     if has_destinations(row):
 
-        def plant(call: Call) -> Any:
+        def swap(call: Call) -> Any:
             right = call.op
             return lambda *args, **options: right(*args)
 
-        yield "", plant
+        yield "", swap
 
 
 @kind("values")
-def other_dtype(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def other_dtype(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A result that stays in the dtype that it was computed in: float32 for half precision, int32, bytes for bools."""
     wider = {"bfloat16": np.float32, "float16": np.float32, "int64": np.int32, "bool": np.uint8}
 
-    def plant(result: str, call: Call) -> Any:
+    def swap(result: str, call: Call) -> Any:
         name = last_target(call, result)
         dtype = dict(zip(call.names(), (d for _, d in call.specs()), strict=True))[name].name
         if dtype not in wider:
@@ -137,14 +168,14 @@ def other_dtype(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
         return with_result(call, name, lambda name, got, before: got.astype(wider[dtype]))
 
     for result in row.results:
-        yield result.removeprefix("*"), partial(plant, result)
+        yield result.removeprefix("*"), partial(swap, result)
 
 
 @kind("accumulates")
-def overwrites(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def overwrites(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A kernel that does not know ``accumulate``: the destination is overwritten where it should be added to."""
 
-    def plant(result: str, call: Call) -> Any:
+    def swap(result: str, call: Call) -> Any:
         right, at = call.op, call.names().index(result)
 
         def op(*args: Any, accumulate: Any = False, **options: Any) -> Any:
@@ -161,7 +192,7 @@ def overwrites(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
         return op
 
     for result in row.accumulates:
-        yield result, partial(plant, result)
+        yield result, partial(swap, result)
 
 
 @kind("accumulates_alone")
@@ -187,29 +218,29 @@ def adds_to_nothing(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
 
 
 @kind("accumulates_small_into_large")
-def rounds_sum(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def rounds_sum(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A float32 destination that is added to in half precision: the sum is rounded to the inputs' dtype."""
 
-    def plant(result: str, call: Call) -> Any:
+    def swap(result: str, call: Call) -> Any:
         kept = call.data.dtype.numpy
         if call.data.dtype.itemsize != 2:
-            raise NotHere("the inputs are not in half precision")
+            raise OtherTest("the inputs are not in half precision")
         return with_result(call, result, lambda name, got, before: got.astype(kept).astype(got.dtype))
 
     for result in row.accumulates:
-        yield result, partial(plant, result)
+        yield result, partial(swap, result)
 
 
 @kind("repeats")
-def not_repeatable(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def not_repeatable(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """Atomics whose order decides the rounding: every second call, the last bit of one element is another one."""
     calls = count()
 
-    def plant(result: str, call: Call) -> Any:
+    def swap(result: str, call: Call) -> Any:
         def spoil(name: str, got: np.ndarray, before: np.ndarray | None) -> np.ndarray:
             return flip_bit(got, got.size // 2) if next(calls) % 2 else got
 
         return with_result(call, last_target(call, result), spoil)
 
     for result in _results(row):
-        yield result, partial(plant, result)
+        yield result, partial(swap, result)

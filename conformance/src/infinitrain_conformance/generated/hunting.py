@@ -1,4 +1,4 @@
-"""Running the suite's checks on a mutant until one of them fails."""
+"""Running the suite's checks on a fault until one of them fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,8 +21,8 @@ from ..checks import CHECKS, Make, planned
 from ..families import level_of
 from ..marks import seed_for
 from ..target import Broken, NoDevice, NotLoadable, Spec, Target
-from .mutant import Mutant, NotHere, Plant
-from .table import EQUIVALENT, mutants_of
+from .fault import Fault, NotHere, OtherTest, Swap
+from .table import EQUIVALENT, faults_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Test:
 
     @property
     def id(self) -> str:
-        return f"ops::test_{self.check}[{self.case}-{self.dtype}]"
+        return f"{CHECKS[self.check].file}::test_{self.check}[{self.case}-{self.dtype}]"
 
     @property
     def clause(self) -> str:
@@ -44,12 +44,12 @@ class Test:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutant: ``test`` is the id of the test that saw it; ``why`` says why none did.
+    """What became of one fault: ``test`` is the id of the test that saw it; ``why`` says why none did.
 
     ``outcome``: caught; missed; rule (it does what the op does, by a rule); listed (the same, by the table).
     """
 
-    mutant: str
+    fault: str
     kind: str
     level: str
     outcome: str
@@ -61,37 +61,55 @@ class Verdict:
 
 @dataclass
 class Bench:
-    """The tests of one op on one device; cases are made, and oracles asked, once for all mutants."""
+    """The tests of one op on one device; cases are made, and oracles asked, once for all faults."""
 
     target: Target
     op: str
     seed: int = 0
     broken: list[str] = field(default_factory=list)
-    """Tests that fail without any mutant: they say nothing about one."""
+    """Tests that fail without any fault: they say nothing about one."""
     _made: dict[Test, tuple[Built, Data, Wanted]] = field(default_factory=dict)
     _passing: list[Test] | None = None
 
-    def make(self, test: Test, plant: Plant | None = None) -> Make:
-        """Return the function that puts the test's case on the device, with the mutant in the op's place."""
+    def run(self, test: Test, swap: Swap | None, heading: str) -> None:
+        """Run a test with a fault in the op's place. Raises NotHere, or what the test raises."""
+        excuses: list[NotHere | None] = []
+        CHECKS[test.check].run(self._make(test, swap, excuses), heading)
+        if excuses and all(excuses):
+            raise next(here for here in excuses if here)
 
-        def make(**options: Any) -> Call:
-            made = self._made.get(test)
-            if made is None:
+    def _make(self, test: Test, swap: Swap | None, excuses: list[NotHere | None]) -> Make:
+        """Return the function that puts the test's case on the device, with the fault in the op's place.
+
+        A test that changes the arguments goes on where the fault says that it is not in what they became.
+        """
+
+        def make(*, change: Callable[[Built], Built] | None = None, **options: Any) -> Call:
+            if test not in self._made:
                 data = Data(seed_for(test.id, self.seed), test.dtype)
                 built = test.case.build(data)
-                call = Call(self.op, built, data, self.target.device, **options)
-                self._made[test] = built, data, call.want
-            else:
-                call = Call(self.op, *made[:2], self.target.device, **options)
-                call.want = made[2]
-            if plant is not None:
-                call.op = plant(call)
+                self._made[test] = built, data, Call(self.op, built, data, self.target.device).want
+            built, data, want = self._made[test]
+            call = Call(
+                self.op, built if change is None else change(built), data, self.target.device, **options
+            )
+            if change is None:
+                call.want = want
+            if swap is None:
+                return call
+            try:
+                call.op = swap(call)
+                excuses.append(None)
+            except NotHere as here:
+                if change is None:
+                    raise
+                excuses.append(here)
             return call
 
         return make
 
     def tests(self) -> list[Test]:
-        """Return the tests that pass here without a mutant."""
+        """Return the tests that pass here without a fault."""
         if self._passing is None:
             self._passing = [test for test in suite_tests(self.op) if self._passes(test)]
         return self._passing
@@ -102,7 +120,7 @@ class Bench:
         from infinitrain.errors import KernelNotFoundError, UnsupportedDtypeError, UnsupportedShapeError
 
         try:
-            CHECKS[test.check].run(self.make(test), test.id)
+            self.run(test, None, test.id)
         except (KernelNotFoundError, UnsupportedDtypeError, UnsupportedShapeError):
             return False  # the backend declines the op or the dtype
         except Exception as error:
@@ -125,45 +143,47 @@ def suite_tests(op: str) -> list[Test]:
     return _tests_by_op().get(op, [])
 
 
-def hunt(mutant: Mutant, bench: Bench) -> Verdict:
-    """Run the op's tests against a mutant, those of its kind's check first."""
-    started, level = time.monotonic(), level_of(mutant.op)
+def hunt(fault: Fault, bench: Bench) -> Verdict:
+    """Run the op's tests against a fault, those of its kind's check first."""
+    started, level = time.monotonic(), level_of(fault.op)
     reasons: Counter[str] = Counter()
-    by_rule, ran, refused = False, 0, False
+    rules, ran, decides = 0, 0, 0
 
     def verdict(outcome: str, **more: Any) -> Verdict:
         return Verdict(
-            str(mutant), mutant.kind.name, level, outcome, seconds=time.monotonic() - started, **more
+            str(fault), fault.kind.name, level, outcome, seconds=time.monotonic() - started, **more
         )
 
     if not bench.tests():
         return verdict("rule", why="none of the op's tests runs and passes on this backend")
-    for test in sorted(bench.tests(), key=lambda test: test.check != mutant.kind.check):
-        heading = f"{level} {mutant.op} [contract {test.clause}]   mutant {mutant}   test {test.id}"
+    for test in sorted(bench.tests(), key=lambda test: test.check != fault.kind.check):
+        heading = f"{level} {fault.op} [contract {test.clause}]   fault {fault}   test {test.id}"
         try:
-            CHECKS[test.check].run(bench.make(test, mutant.plant), heading)
+            bench.run(test, fault.swap, heading)
             ran += 1
+        except OtherTest as other:
+            reasons[str(other)] += 1
         except NotHere as here:
-            by_rule |= here.by_rule
+            rules, decides = rules + here.by_rule, decides + 1
             reasons[str(here)] += 1
         except AssertionError as error:
             if not str(error).startswith(heading):
                 raise AssertionError(
                     f"{test.id} failed without naming op and clause: {str(error)[:200]}"
                 ) from error
-            if str(mutant) in EQUIVALENT:
+            if str(fault) in EQUIVALENT:
                 why = "a test sees it: take it off EQUIVALENT"
                 return verdict("missed", test=test.id, clause=test.clause, why=why)
             return verdict("caught", test=test.id, clause=test.clause)
         except Exception as error:
             if isinstance(error, IndexError) and "[contract" in str(error):  # which fails a test as well
                 return verdict("caught", test=test.id, clause=test.clause)
-            refused = True
+            decides += 1
             reasons[f"{type(error).__name__}: {str(error)[:100]}"] += 1
-    if str(mutant) in EQUIVALENT:
-        return verdict("listed", why=EQUIVALENT[str(mutant)])
+    if str(fault) in EQUIVALENT:
+        return verdict("listed", why=EQUIVALENT[str(fault)])
     why = "; ".join(f"{reason} ({n} tests)" for reason, n in reasons.most_common(3))
-    if by_rule and not ran and not refused:
+    if rules and rules == decides and not ran:
         return verdict("rule", why=why)
     return verdict("missed", why=f"{ran} tests passed" + (f"; {why}" if why else ""))
 
@@ -171,12 +191,12 @@ def hunt(mutant: Mutant, bench: Bench) -> Verdict:
 def hunt_op(
     target: Target, op: str, names: frozenset[str] | None, seed: int
 ) -> tuple[list[Verdict], list[str]]:
-    """Return the verdicts of an op's mutants (of those named), and the tests that fail without one."""
+    """Return the verdicts of an op's faults (of those named), and the tests that fail without one."""
     bench = Bench(target, op, seed)
-    chosen = [m for m in mutants_of(op) if names is None or str(m) in names]
+    chosen = [m for m in faults_of(op) if names is None or str(m) in names]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return [hunt(mutant, bench) for mutant in chosen], bench.broken
+        return [hunt(fault, bench) for fault in chosen], bench.broken
 
 
 _worker: list[Target | Exception] = []
@@ -213,9 +233,9 @@ def _work(op: str, names: frozenset[str] | None, seed: int) -> tuple[list[Verdic
 def hunt_all(
     spec: Spec, ops: Sequence[str], names: frozenset[str] | None = None, *, seed: int = 0
 ) -> tuple[list[Verdict], list[str]]:
-    """Hunt the mutants of several ops (those named), in processes beside this one. Raises NotLoadable.
+    """Hunt the faults of several ops (those named), in processes beside this one. Raises NotLoadable.
 
-    Returns the verdicts, and the tests that fail without any mutant.
+    Returns the verdicts, and the tests that fail without any fault.
     """
     workers = min(4, os.cpu_count() or 1, 1 + len(ops) // 20)
     with device_process(spec, workers) as pool:

@@ -1,4 +1,4 @@
-"""The two places where a mutant acts: on the arguments before the op sees them, on the results after it."""
+"""The two places where a fault acts: on the arguments before the op sees them, on the results after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..call import Call
-from .mutant import NotHere
+from .fault import NotHere
 
 Change = Callable[[np.ndarray], np.ndarray]
 Spoil = Callable[[str, np.ndarray, np.ndarray | None], np.ndarray]
@@ -33,6 +33,13 @@ def tensor_params(row: Any) -> Iterator[tuple[int, Any]]:
     for index, p in enumerate(row.params):
         if p.kind in ("tensor", "optional", "list"):
             yield index, p
+
+
+def takes(row: Any, dtype: str) -> bool:
+    """Tell whether an op takes a dtype."""
+    from infinitrain.backend.optable import DTYPES
+
+    return any(d.name == dtype for d in DTYPES[row.dtypes])
 
 
 def is_read(call: Call, index: int) -> bool:
@@ -112,6 +119,14 @@ def sizes(call: Call) -> dict[str, int]:
     if not call.row.results:
         return {name: tensor.numel for name, tensor in call.written().items()}
     return {n: int(np.prod(s, dtype=np.int64)) for n, (s, _) in zip(call.names(), call.specs(), strict=True)}
+
+
+def dtypes_of(call: Call, result: str) -> list[Any]:
+    """Return the dtypes of a declared result or written parameter: one, or a list's."""
+    if not call.row.results:
+        return [call.written()[name].dtype for name in targets(call, result)]
+    kinds = {name: dtype for name, (_, dtype) in zip(call.names(), call.specs(), strict=True)}
+    return [kinds[name] for name in targets(call, result)]
 
 
 def last_target(call: Call, result: str) -> str:

@@ -9,9 +9,9 @@ import pytest
 
 from infinitrain_conformance import checks
 from infinitrain_conformance.call import Call
-from infinitrain_conformance.mutants import EQUIVALENT, KINDS, Bench, Kind, Mutant, NotHere, hunt, mutants_of
-from infinitrain_conformance.mutants.hunting import suite_tests
-from infinitrain_conformance.mutants.table import all_mutants, ops_with_cases
+from infinitrain_conformance.generated import EQUIVALENT, KINDS, Bench, Fault, Kind, NotHere, faults_of, hunt
+from infinitrain_conformance.generated.hunting import suite_tests
+from infinitrain_conformance.generated.table import all_faults, ops_with_cases
 from infinitrain_conformance.suite import test_ops as suite
 from infinitrain_conformance.target import Spec, Target
 
@@ -24,17 +24,17 @@ def cpu() -> Target:
     return Target(Spec("cpu"))
 
 
-def named(full: str) -> Mutant:
+def named(full: str) -> Fault:
     op, _, name = full.partition(".")
-    return next(mutant for mutant in mutants_of(op) if mutant.name == name)
+    return next(fault for fault in faults_of(op) if fault.name == name)
 
 
-def test_every_op_has_mutants_of_its_arguments_attributes_and_results():
-    """What a row declares decides what there is: an argument without a mutant would be one that nobody checks."""
+def test_every_op_has_faults_of_its_arguments_attributes_and_results():
+    """What a row declares decides what there is: an argument without a fault would be one that nobody checks."""
     from infinitrain.backend import OPS
 
     for op in ops_with_cases():
-        row, names = OPS[op], {mutant.name for mutant in mutants_of(op)}
+        row, names = OPS[op], {fault.name for fault in faults_of(op)}
         for p in row.params:
             kinds = ("wrong",) if p.kind in ("scalar", "attribute") else ("ignores", "cuts", "misplaces")
             assert {f"{kind}_{p.name}" for kind in kinds} <= names, op
@@ -44,19 +44,19 @@ def test_every_op_has_mutants_of_its_arguments_attributes_and_results():
 
 
 def test_kinds_and_exceptions_are_in_use():
-    mutants = all_mutants()
-    assert {mutant.kind.name for mutant in mutants} == set(KINDS)
-    assert not set(EQUIVALENT) - set(map(str, mutants))
-    assert len(set(map(str, mutants))) == len(mutants)
+    faults = all_faults()
+    assert {fault.kind.name for fault in faults} == set(KINDS)
+    assert not set(EQUIVALENT) - set(map(str, faults))
+    assert len(set(map(str, faults))) == len(faults)
     assert {kind.check for kind in KINDS.values()} <= set(checks.CHECKS)
 
 
 @pytest.mark.parametrize("op", SAMPLE)
-def test_mutants_are_caught(cpu, op):
+def test_faults_are_caught(cpu, op):
     bench = Bench(cpu, op)
-    verdicts = [hunt(mutant, bench) for mutant in mutants_of(op)]
+    verdicts = [hunt(fault, bench) for fault in faults_of(op)]
     assert not bench.broken
-    assert [v.mutant for v in verdicts if v.outcome == "missed"] == []
+    assert [v.fault for v in verdicts if v.outcome == "missed"] == []
     assert sum(v.outcome == "caught" for v in verdicts) > 8
 
 
@@ -72,43 +72,43 @@ def test_the_check_of_a_kind_is_the_one_that_sees_it(cpu):
         "LinearForward.not_repeatable_y": "repeats",
     }
     for full, check in seen.items():
-        mutant = named(full)
-        assert hunt(mutant, Bench(cpu, mutant.op)).test.startswith(f"ops::test_{check}["), full
+        fault = named(full)
+        assert hunt(fault, Bench(cpu, fault.op)).test.startswith(f"ops::test_{check}["), full
 
 
 def test_a_blunt_suite_misses(cpu, monkeypatch):
     """Ten tolerances are seen; with a table that allows twenty times as much they are not."""
     from infinitrain_conformance import check
 
-    mutant = named("GeluForward.off_y")
-    assert hunt(mutant, Bench(cpu, mutant.op)).outcome == "caught"
+    fault = named("GeluForward.off_y")
+    assert hunt(fault, Bench(cpu, fault.op)).outcome == "caught"
     right = check.allowed
     monkeypatch.setattr(check, "allowed", lambda *args: 20 * right(*args))
-    missed = hunt(mutant, Bench(cpu, mutant.op))
+    missed = hunt(fault, Bench(cpu, fault.op))
     assert (missed.outcome, missed.test) == ("missed", "")
     assert "tests passed" in missed.why
 
 
-def plant_nothing(call: Call):
+def swap_nothing(call: Call):
     return call.op
 
 
-def plant_nowhere(call: Call):
+def swap_nowhere(call: Call):
     raise NotHere("not in this case")
 
 
-def plant_never(call: Call):
+def swap_never(call: Call):
     raise NotHere("not in this op", by_rule=True)
 
 
 @pytest.mark.parametrize(
-    ("plant", "outcome"),
-    [(plant_nothing, "missed"), (plant_nowhere, "missed"), (plant_never, "rule")],
+    ("swap", "outcome"),
+    [(swap_nothing, "missed"), (swap_nowhere, "missed"), (swap_never, "rule")],
 )
-def test_what_is_never_seen(cpu, plant, outcome):
-    """Only a rule excuses: a mutant for which the suite has no case is missed."""
-    mutant = Mutant("NegForward", "nothing", Kind("none", "", "values", lambda row, samples: ()), plant)
-    assert hunt(mutant, Bench(cpu, "NegForward")).outcome == outcome
+def test_what_is_never_seen(cpu, swap, outcome):
+    """Only a rule excuses: a fault for which the suite has no case is missed."""
+    fault = Fault("NegForward", "nothing", Kind("none", "", "values", lambda row, samples: ()), swap)
+    assert hunt(fault, Bench(cpu, "NegForward")).outcome == outcome
 
 
 def test_an_exception_that_is_seen_does_not_stand(cpu, monkeypatch):
@@ -118,7 +118,7 @@ def test_an_exception_that_is_seen_does_not_stand(cpu, monkeypatch):
     assert "take it off" in verdict.why
 
 
-def test_a_test_that_fails_without_a_mutant_says_nothing(cpu, monkeypatch):
+def test_a_test_that_fails_without_a_fault_says_nothing(cpu, monkeypatch):
     bench = Bench(cpu, "NegForward")
     right = checks.CHECKS["values"]
 
@@ -145,7 +145,7 @@ def test_tests_are_the_suites_own():
 
 
 def test_tf32_keeps_ten_bits():
-    from infinitrain_conformance.mutants.precision import _tf32
+    from infinitrain_conformance.generated.precision import _tf32
 
     x = np.array([1.0, 1 + 2.0**-10, 1 + 2.0**-12, -(1 + 2.0**-11), np.inf, np.nan], np.float32)
     want = np.array([1.0, 1 + 2.0**-10, 1.0, -(1 + 2.0**-10), np.inf, np.nan], np.float32)
