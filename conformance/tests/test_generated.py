@@ -13,6 +13,7 @@ from infinitrain_conformance.generated import EQUIVALENT, KINDS, Bench, Fault, K
 from infinitrain_conformance.generated.hunting import suite_tests
 from infinitrain_conformance.generated.table import all_faults, ops_with_cases
 from infinitrain_conformance.suite import test_ops as suite
+from infinitrain_conformance.suite import test_special_values as special_suite
 from infinitrain_conformance.target import Spec, Target
 
 DOCS = Path(__file__).parents[2] / "docs" / "conformance-faults.md"
@@ -78,12 +79,13 @@ def test_the_check_of_a_kind_is_the_one_that_sees_it(cpu):
 
 def test_a_blunt_suite_misses(cpu, monkeypatch):
     """Ten tolerances are seen; with a table that allows twenty times as much they are not."""
-    from infinitrain_conformance import check
+    from infinitrain_conformance import check, special
 
     fault = named("GeluForward.off_y")
     assert hunt(fault, Bench(cpu, fault.op)).outcome == "caught"
     right = check.allowed
-    monkeypatch.setattr(check, "allowed", lambda *args: 20 * right(*args))
+    for module in (check, special):
+        monkeypatch.setattr(module, "allowed", lambda *args: 20 * right(*args))
     missed = hunt(fault, Bench(cpu, fault.op))
     assert (missed.outcome, missed.test) == ("missed", "")
     assert "tests passed" in missed.why
@@ -132,12 +134,69 @@ def test_a_test_that_fails_without_a_fault_says_nothing(cpu, monkeypatch):
     assert right.run is checks.values
 
 
+def test_a_failure_without_op_and_clause_does_not_count(cpu, monkeypatch):
+    """A message that names neither is an error of the suite, not a fault that is caught."""
+    fault, bench = named("NegForward.off_y"), Bench(cpu, "NegForward")
+    assert bench.tests()
+
+    def nameless(make, heading):
+        make().run()
+        raise AssertionError("something is wrong")
+
+    monkeypatch.setitem(checks.CHECKS, "values", checks.Check(nameless))
+    with pytest.raises(
+        AssertionError, match=r"test_values\[NegForward-.* failed without naming op and clause"
+    ):
+        hunt(fault, bench)
+
+
+def test_a_rule_has_to_hold_for_every_case(cpu):
+    """One case in which a rule holds does not excuse a fault that other cases excuse by their data."""
+    calls = []
+
+    def swap(call: Call):
+        calls.append(call)
+        raise NotHere("because", by_rule=len(calls) == 1)
+
+    fault = Fault("NegForward", "nothing", Kind("none", "", "values", lambda row, samples: ()), swap)
+    assert hunt(fault, Bench(cpu, "NegForward")).outcome == "missed"
+
+
+def test_half_sums_are_those_of_a_half_precision_loop():
+    """Sums, products of matrices and additions by index of the oracles, one after the other in bfloat16."""
+    import ml_dtypes
+
+    from infinitrain_conformance.generated.half_sums import with_half_sums
+    from infinitrain_conformance.oracles import plain
+
+    x, total = np.full(200, 1.01), ml_dtypes.bfloat16(0)
+    for _ in range(200):
+        total = ml_dtypes.bfloat16(float(total) + 1.01)
+
+    def oracle(x):
+        into = np.zeros(1)
+        np.add.at(into, np.zeros(200, int), x)
+        return {
+            "sum": plain(np.asarray(x.sum())),
+            "product": plain(np.einsum("ai,bi->ab", x[None], np.ones_like(x)[None])),
+            "added": plain(into),
+            "running": plain(np.cumsum(x)[-1:]),
+        }
+
+    made, sums = with_half_sums(oracle, (x,), np.dtype(ml_dtypes.bfloat16))
+    assert sums >= 4
+    assert [float(made[name].reshape(-1)[0]) for name in made] == [float(total)] * 4
+    assert float(total) != 202.0
+
+
 def test_tests_are_the_suites_own():
     """The ids that the command prints are tests that the suite runs, with the same data."""
     ids = {
-        f"ops::test_{check}[{param.id}]"
-        for check in checks.CHECKS
-        for mark in getattr(suite, f"test_{check}").pytestmark
+        f"{planned.file}::test_{check}[{param.id}]"
+        for check, planned in checks.CHECKS.items()
+        for mark in getattr(
+            {"ops": suite, "special_values": special_suite}[planned.file], f"test_{check}"
+        ).pytestmark
         if mark.name == "parametrize"
         for param in mark.args[1]
     }

@@ -50,7 +50,8 @@ def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, s
         ratio = np.where(same, 0.0, np.where(np.isfinite(error), error / np.maximum(bound, 1e-300), np.inf))
     if not outside.any():
         counted = np.isfinite(got) & np.isfinite(oracle)
-        part, limit = bias(tensor.dtype, (got - oracle)[counted], oracle[counted], bound[counted])
+        error = got[counted] - oracle[counted]
+        part, limit = bias(tensor.dtype, error, oracle[counted], bound[counted])
         if abs(part) > limit:
             text = f"{name}: every element is within its tolerance, but together they are off by {part:.2%}"
             return False, f"{text}, allowed +-{limit:.2%}"

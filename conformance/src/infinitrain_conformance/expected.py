@@ -125,8 +125,11 @@ class ExpectedFailures:
     def judge(self, result: Result, case: Case, facts: Mapping[str, Any]) -> Result:
         """Return the result as the list makes it: an expected failure, or a pass that was not expected."""
         entry = self.of(case, facts)
-        if entry is None or result.outcome in ("unsupported", "skipped"):
+        if entry is None or result.outcome == "skipped":
             return result
+        if result.outcome == "unsupported":
+            said = f"unsupported, not a failure: remove it from {entry.where} ({entry.id})"
+            return replace(result, outcome="failed", message=f"{said}: {result.message}")
         if result.outcome == "passed":
             return replace(
                 result,

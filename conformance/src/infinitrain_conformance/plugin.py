@@ -283,7 +283,8 @@ class Recorder:
                 report.conformance = "unsupported"  # type: ignore[attr-defined]
             elif not isinstance(call.excinfo.value, AssertionError):
                 report.sections.insert(0, ("conformance", self.heading(case, item)))
-        if report.failed or (report.passed and report.when == "call"):
+        declines = getattr(report, "conformance", "") == "unsupported"
+        if report.failed or declines or (report.passed and report.when == "call"):
             self.judge(case, item, report)
         return report
 
@@ -291,14 +292,18 @@ class Recorder:
         """Let the list of expected failures change the outcome."""
         message = failure_text(report, self.heading(case, item)) if report.failed else ""
         report.conformance_text = message  # type: ignore[attr-defined]
-        result = self.expected.judge(Result(case.id, report.outcome, 0.0, message), case, self.report.facts)
+        outcome = getattr(report, "conformance", report.outcome)
+        if outcome == "unsupported":
+            message = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        result = self.expected.judge(Result(case.id, outcome, 0.0, message), case, self.report.facts)
         if result.outcome == "xfailed":
             report.outcome = "skipped"
             report.wasxfail = result.message  # pytest's own name for it
             report.conformance = "xfailed"  # type: ignore[attr-defined]
-        elif result.outcome == "failed" and report.passed:
+        elif result.outcome == "failed" and not report.failed:
             report.outcome, report.longrepr = "failed", result.message
-        if result.outcome != "passed":
+            report.conformance = "failed"  # type: ignore[attr-defined]
+        if result.outcome not in ("passed", "unsupported"):
             report.conformance_text = result.message  # type: ignore[attr-defined]
 
     def heading(self, case: Case, item: pytest.Item) -> str:

@@ -130,8 +130,8 @@ def bias(dtype: Any, error: np.ndarray, value: np.ndarray, bound: np.ndarray) ->
     The allowed error of an element is for the worst of them; a factor that is wrong everywhere could hide in it. The
     second term is what errors of that size leave of each other when their signs are independent.
     """
-    square = float((value * value).sum())
-    if not eps(dtype) or dtype.itemsize != 2 or not square:
+    square = float((value * value).sum()) if dtype.is_floating and dtype.itemsize == 2 else 0.0
+    if not square:
         return 0.0, np.inf
     part = float((error * value).sum()) / square
     return part, BIAS * eps(dtype) + float(np.sqrt(((bound * value) ** 2).sum())) / square

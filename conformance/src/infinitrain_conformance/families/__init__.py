@@ -1,18 +1,14 @@
 """The cases of each family of ops, and the matrix op x case x dtype that the suite runs.
 
-The op table decides what the matrix must hold: every op has a case here or a test of its own (``ELSEWHERE``), in
-every dtype that the table gives it. What nobody thought of is a failure of the suite's own tests.
+The op table decides what the matrix must hold: every op has a case here, in every dtype that the table gives it.
+What nobody thought of is a failure of the suite's own tests.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
 
 from ..cases import HALF_AND_SINGLE, OpCase
-
-ELSEWHERE: Final[dict[str, str]] = {}
-"""Ops whose cases do not fit the matrix, and the file of their tests."""
 
 
 @cache
