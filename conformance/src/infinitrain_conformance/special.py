@@ -39,8 +39,8 @@ UNDEFINED: Final[dict[tuple[str, str], str]] = {
     ("SoftmaxBackward", "largest"): "no softmax is larger than 1",
     ("PowTensorBackward", "largest"): "a product of three leaves float32 before the logarithm makes it small",
     **{
-        (op, "largest"): "a product may leave the dtype before the quotient brings it back"
-        for op in ("DivBackward", "DivScalarBackward")
+        (op, "largest"): "a product may leave the dtype before the last factor brings it back"
+        for op in ("DivBackward", "DivScalarBackward", "SwigluBackward")
     },
     ("AdamW", "largest"): "the bias correction of a moment that no gradients can make",
     ("GeluBackward", "infinity"): "0 times infinity by the formula, the limit by others",

@@ -53,7 +53,7 @@ class _HalfSums(np.ndarray):
         return rounded
 
     def _grown(self, parts: Sequence[np.ndarray] | Iterator[np.ndarray]) -> np.ndarray:
-        total = np.float64(0.0)
+        total = np.zeros(())
         for part in parts:
             total = self._round(np.asarray(total + part))
         return np.asarray(total)
@@ -65,7 +65,7 @@ class _HalfSums(np.ndarray):
         rows = x.transpose(*axes, *kept).reshape(-1, *(x.shape[i] for i in kept))
         shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
         if len(rows) < 2:
-            return np.add.reduce(x, axes, keepdims=keepdims)
+            return np.asarray(x.sum(axes, keepdims=keepdims))
         type(self).sums += 1
         total = self._grown([part.sum(0) for part in np.array_split(rows, min(STEPS, len(rows)))])
         return total.reshape(shape) if keepdims else total
@@ -120,7 +120,7 @@ def _is_floating(x: Any) -> bool:
 
 def with_half_sums(oracle: Callable[..., Any], args: Sequence[Any], kept: Any) -> tuple[dict[str, Any], int]:
     """Return what an oracle wants when its sums are kept in half precision, and how many there were."""
-    kind_of = type("HalfSums", (_HalfSums,), {"kept": kept, "sums": 0})
+    kind_of: Any = type("HalfSums", (_HalfSums,), {"kept": kept, "sums": 0})
 
     def wrapped(x: Any) -> Any:
         if isinstance(x, tuple):

@@ -196,10 +196,10 @@ def overwrites(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
 
 
 @kind("accumulates_alone")
-def adds_to_nothing(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
+def adds_to_nothing(row: Any, samples: Samples) -> Iterator[tuple[str, Swap]]:
     """A kernel that adds to every result once one is to be added to: also to memory that was just allocated."""
 
-    def plant(result: str, call: Call) -> Any:
+    def swap(result: str, call: Call) -> Any:
         right, at = call.op, call.names().index(result)
 
         def op(*args: Any, out: Any = None, accumulate: Any = False) -> Any:
@@ -214,7 +214,7 @@ def adds_to_nothing(row: Any, samples: Samples) -> Iterator[tuple[str, Plant]]:
 
     if len(row.results) > 1:
         for result in row.accumulates:
-            yield result, partial(plant, result)
+            yield result, partial(swap, result)
 
 
 @kind("accumulates_small_into_large")
