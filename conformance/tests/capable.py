@@ -178,7 +178,7 @@ def liar() -> None:
         Capabilities(
             host_visible=True,
             options=(Option("lanes", int, 4, ""),),
-            nondeterministic=("NoSuchOp",),
+            nondeterministic=("Cast", "Cast"),
             peak_flops=lambda dtype: 0.0,
         ),
     )

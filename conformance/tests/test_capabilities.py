@@ -56,7 +56,7 @@ def test_what_is_declared_works(capable):
 def test_what_is_declared_and_does_not_work(capable):
     got = capable("liar")
     said = {
-        "options": "option lanes has no help text", "nondeterministic": "names no op: NoSuchOp",
+        "options": "option lanes has no help text", "nondeterministic": "names one twice",
         "peak_flops": "peak_flops(bool) is 0.0", "capture": "after replay x is [1.]",
         "host_alloc": "512 bytes", "memcpy_async": "what was copied there and back", "memory_stats": "used = 0",
         "ccl": "all_reduce among one rank",

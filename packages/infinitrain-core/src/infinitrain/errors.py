@@ -109,7 +109,10 @@ class NotSupportedError(BackendError):
 
 
 class KernelNotFoundError(BackendError):
-    """No layer of the provider has a kernel for an op [contract 4.6]."""
+    """No layer of the provider has a kernel for an op [contract 4.6]; ``composites`` called it, the innermost first."""
+
+    profile: str | None = None
+    composites: tuple[str, ...] = ()
 
 
 class UnsupportedDtypeError(BackendError, TypeError):

@@ -247,3 +247,40 @@ def test_params_that_a_readable_signature_cannot_take_are_a_problem():
         signature_problem(row, Kernel(row.name, "explicit", needs_out, params), (1, 0)) or ""
     )
     assert signature_problem(row, Kernel(row.name, "explicit", needs_out, (*params, "out")), (1, 0)) is None
+
+
+def test_an_op_missing_behind_a_composite_names_who_calls_it():
+    """[contract 4.6]: the fused op that the user called, and what its composite lacks, at any depth."""
+    from infinitrain.backend import NO_OP_KERNELS, register_kernel
+    from infinitrain.device import DeviceType
+    from infinitrain.testing import host_backend, temporary_backend
+
+    def kernels():
+        register_kernel(DeviceType.PRIVATEUSE1, "Cast", lambda x, dtype: x)
+        register_kernel(DeviceType.PRIVATEUSE1, "Fill", lambda x, value: None)
+        register_kernel(DeviceType.PRIVATEUSE1, "AddForward", lambda a, b: a)
+        register_kernel(DeviceType.PRIVATEUSE1, "LinearForward", lambda x, weight, bias: x)
+        for name, kernel in NO_OP_KERNELS.items():
+            register_kernel(DeviceType.PRIVATEUSE1, name, kernel)
+
+    with temporary_backend(host_backend(name="chipx", register_kernels=kernels)):
+        x, weight = it.empty(3, 4, device="chipx"), it.empty(4, device="chipx")
+        with pytest.raises(KernelNotFoundError) as caught:
+            ops.rms_norm(x, weight)
+        text = str(caught.value)
+        assert text.startswith(
+            "RmsNormForward runs as core's composite here, which needs MulForward; backend"
+        )
+        assert "has no kernel MulForward (profile training)" in text
+        assert (caught.value.op, caught.value.composites) == ("MulForward", ("RmsNormForward",))
+        with pytest.raises(KernelNotFoundError) as caught:
+            ops.gelu(x)
+        assert "it has" not in str(caught.value)  # LinearForward is not near
+        with pytest.raises(KernelNotFoundError) as caught:
+            OPS["AddRmsNormBackward"].call(x, weight, it.empty(3, device="chipx"), None, x)
+        assert caught.value.composites == ("RmsNormBackward", "AddRmsNormBackward")
+        assert str(caught.value).startswith(
+            "AddRmsNormBackward runs as core's composite here, which needs RmsNormBackward; RmsNormBackward runs as"
+        )
+        with pytest.raises(KernelNotFoundError, match="it has AddForward"):
+            OPS["AndForward"].call(*[it.empty(2, dtype="bool", device="chipx")] * 2)

@@ -7,6 +7,7 @@ import pytest
 from infinitrain.backend import (
     CclImpl,
     DeviceGuardImpl,
+    get_device_guard_impl,
     register_ccl_impl,
     register_device_guard_impl,
     register_kernel,
@@ -14,7 +15,8 @@ from infinitrain.backend import (
 from infinitrain.backend.capabilities import Capabilities, Option
 from infinitrain.device import DeviceType
 from infinitrain.dtype import float32
-from infinitrain.testing import HostRuntime, IdleCcl, host_backend, refusal
+from infinitrain.errors import BackendInitError
+from infinitrain.testing import HostRuntime, IdleCcl, host_backend, refusal, temporary_backend
 
 ONE = DeviceType.PRIVATEUSE1
 
@@ -91,7 +93,38 @@ def test_capabilities() -> None:
 )
 def test_options(options: Any) -> None:
     """[contract 3.2]"""
-    assert "options must be Option(name, ...)" in problems(capabilities=Capabilities(options=options))[0]
+    assert "options must be " in problems(capabilities=Capabilities(options=options))[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"options": 3}, "options must be a tuple of Option(name, ...), not 3"),
+        ({"options": (Option(7),)}, "options must be Option(name, ...) with different names"),
+        ({"options": (Option("a", type=5),)}, "option 'a': type 5 must be a callable"),
+        ({"peak_flops": 1e12}, "peak_flops=1000000000000.0 must be a function of a dtype"),
+        (
+            {"nondeterministic": ("EmbedingBackward",)},
+            "'EmbedingBackward' is no op of the table; near: Embed",
+        ),
+        ({"nondeterministic": "EmbeddingBackward"}, "nondeterministic must be a tuple of names of ops, not"),
+        ({"nondeterministic": (["Cast"],)}, "nondeterministic: ['Cast'] is no op of the table"),
+        ({"host_visible": 1}, "host_visible=1 must be True or False"),
+        ({"thread_ranks": None}, "thread_ranks=None must be True or False"),
+    ],
+)
+def test_what_capabilities_declare(fields: Any, told: str) -> None:
+    """[contract 2.3, 3.2, 7.7]: at registration, not where they are first used."""
+    (problem,) = problems(capabilities=Capabilities(**fields))
+    assert told in problem
+    assert "[contract " in problem
+
+
+def test_capabilities_known_late_are_checked_late() -> None:
+    """[contract 2.1]"""
+    late = host_backend(capabilities=lambda: Capabilities(peak_flops=4))
+    with temporary_backend(late), pytest.raises(BackendInitError, match="peak_flops=4 must be a function"):
+        get_device_guard_impl(ONE)
 
 
 def test_a_runtime_is_given() -> None:

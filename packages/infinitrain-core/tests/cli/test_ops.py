@@ -196,13 +196,36 @@ def test_what_is_missing_and_what_that_blocks(capsys: Capture) -> None:
     assert "base        4 of 4 ops" in out
     assert "GPT-2" in out.partition("blocks:")[2]
     assert "LinearForward" in " ".join(out.split()).partition("missing: ")[2]
-    assert "composed by core from other ops: AttentionForward" in out
+    assert "  fused       0 of " in out
+    text = " ".join(out.split())
+    assert (
+        "RmsNormForward: its composite cannot run without RsqrtForward, MulForward, AddScalarForward" in text
+    )
+    assert "composed by core" not in out
+    assert "does not run: kernel Cast: ModuleNotFoundError: No module named 'not_there' [contract 2.9]" in out
     assert set(told["missing"]["training"]) == {n for n, r in OPS.items() if r.profile == "training"}
-    assert "AttentionForward" in told["composed"]
+    assert not told["composed"]
+    assert told["blocked"]["AddLayerNormForward"] == ["LayerNormForward", "AddForward"]
+    assert told["blocked"]["AddRmsNormForward"][:2] == ["AddForward", "RsqrtForward"]
     assert "base" not in told["missing"]
     assert "GPT-2" in told["blocks"]["training"]
-    assert base[0] == 0
-    assert base[1].splitlines() == ["backend chipx, contract 1.0", "  base        4 of 4 ops"]
+    assert base[0] == 1
+    assert base[1].splitlines()[:2] == ["backend chipx, contract 1.0", "  base        4 of 4 ops"]
+
+
+def test_a_composite_runs_where_the_ops_that_it_needs_are(capsys: Capture) -> None:
+    def kernels() -> None:
+        register_kernel(TYPE, "Cast", lambda x, dtype: x)
+        register_kernel(TYPE, "Fill", lambda x, value: None)
+        for name, kernel in NO_OP_KERNELS.items():
+            register_kernel(TYPE, name, kernel)
+        for name in ("GeluForward", "LinearForward"):
+            register_kernel(TYPE, name, "json:loads", params=[p.name for p in OPS[name].params])
+
+    with temporary_backend(host_backend(Bare(), name="chipx", register_kernels=kernels)):
+        out = run(capsys, "ops", "--missing", "chipx")[1]
+    assert "  fused       1 of " in out
+    assert "composed by core from other ops: LinearGeluForward\n" in out
 
 
 def test_asking_starts_no_device(capsys: Capture) -> None:

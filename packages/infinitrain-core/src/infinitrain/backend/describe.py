@@ -9,7 +9,7 @@ from ..device import Device, DeviceType, type_name
 from ..dtype import DType
 from .capabilities import Capabilities, Option
 from .discovery import distribution
-from .dispatch import COMPOSITES
+from .dispatch import COMPOSITES, unmet
 from .guard_impl import GROUPS, DeviceGuardImpl
 from .kernels import LAYERS
 from .optable import DTYPES, OPS, PROFILES
@@ -49,6 +49,8 @@ class OpSupport:
     name: str
     profile: str
     layers: tuple[KernelLayer, ...]
+    needs: tuple[str, ...] = ()
+    """The missing ops without which the composite, the only layer, cannot run."""
 
     @property
     def missing(self) -> bool:
@@ -108,6 +110,11 @@ class BackendDescription:
         return {profile: names for profile, names in found.items() if names}
 
     @property
+    def blocked(self) -> dict[str, tuple[str, ...]]:
+        """The ops whose only layer is a composite that cannot run, with the missing ops that it needs."""
+        return {o.name: o.needs for o in self.ops if o.needs}
+
+    @property
     def blocks(self) -> dict[str, str]:
         """What the missing ops block, in words, by profile."""
         return {profile: BLOCKS[profile] for profile in self.missing}
@@ -146,6 +153,7 @@ class BackendDescription:
             "trains": self.trains,
             "missing": {profile: list(names) for profile, names in self.missing.items()},
             "blocks": self.blocks,
+            "blocked": {op: list(needs) for op, needs in self.blocked.items()},
             "ops": {
                 o.name: [{"layer": k.name, "dtypes": k.dtypes and list(k.dtypes)} for k in o.layers]
                 for o in self.ops
@@ -175,7 +183,15 @@ def describe_backend(device: DeviceType | Device | str) -> BackendDescription:
         groups=tuple(group for group, names in GROUPS.items() if set(names) & set(methods)),
         methods=tuple(m for m in methods if not getattr(_base(m), "__isabstractmethod__", False)),
         collectives=record.ccl is not None,
-        ops=tuple(OpSupport(row.name, row.profile, _layers(record, row.name)) for row in OPS.values()),
+        ops=tuple(
+            OpSupport(
+                row.name,
+                row.profile,
+                _layers(record, row.name),
+                unmet(row.name, record.kernels.keys()) if row.name in COMPOSITES else (),
+            )
+            for row in OPS.values()
+        ),
     )
 
 

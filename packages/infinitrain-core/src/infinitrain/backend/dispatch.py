@@ -10,8 +10,9 @@ import contextlib
 import inspect
 import os
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from ..device import Device, type_name
@@ -34,6 +35,7 @@ from .spec import TensorSpec
 # called directly: one result, destination style, a host-visible device without streams or window.
 Plan = tuple[Any, TensorSpec | None, Callable[[], Any], Callable[..., Any], Callable[..., Any]]
 MAX_PLANS = 4096
+NEAR = 0.85  # of difflib's ratio: "Forward" alone makes GeluForward and LinearForward 0.67 alike
 
 
 def bind(row: Op) -> Callable[..., Any]:
@@ -136,7 +138,7 @@ def find_kernel(row: Op, type: Any, dtypes: Set[str] = frozenset()) -> Kernel:
             op=row.name,
             device=type_name(type),
         )
-    near = get_close_matches(row.name, record.kernels, 3)
+    near = get_close_matches(row.name, record.kernels, 3, NEAR)
     hint = f"; it has {', '.join(near)}" if near else ""
     arrays = ", or every op with register_array_kernels" if record.runtime.has_arrays else ""
     raise KernelNotFoundError(
@@ -148,14 +150,52 @@ def find_kernel(row: Op, type: Any, dtypes: Set[str] = frozenset()) -> Kernel:
     )
 
 
-COMPOSITES: dict[str, Kernel] = {}
+@dataclass(frozen=True)
+class Composite(Kernel):
+    """The composite of a fused op; ``calls`` are the ops that it may run, without those of the profile ``base``."""
+
+    calls: tuple[str, ...] = ()
 
 
-def composite(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Register the composite layer of the fused op of the same name: dispatcher calls only [contract 4.3]."""
-    name = fn.__name__
-    COMPOSITES[name] = Kernel(name, "composite", fn)
-    return fn
+COMPOSITES: dict[str, Composite] = {}
+
+
+def composite(calls: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the composite layer of the fused op of the same name: dispatcher calls only [contract 4.3].
+
+    ``calls`` names the ops that it may run, but for those of the profile ``base``, which are always there.
+    """
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        name = fn.__name__
+
+        @wraps(fn)
+        def run(*args: Any) -> Any:
+            try:
+                return fn(*args)
+            except KernelNotFoundError as error:
+                needed = error.composites[-1] if error.composites else error.op
+                raise KernelNotFoundError(
+                    f"{name} runs as core's composite here, which needs {needed}; {error}",
+                    op=error.op,
+                    provider=error.provider,
+                    profile=error.profile,
+                    composites=(*error.composites, name),
+                ) from None
+
+        COMPOSITES[name] = Composite(name, "composite", run, calls=tuple(calls.split()))
+        return run
+
+    return register
+
+
+def unmet(op: str, has: Set[str]) -> tuple[str, ...]:
+    """Return the ops that are neither in ``has`` nor can be composed of what is, of those that ``op`` comes down to."""
+    if op in has:
+        return ()
+    if op not in COMPOSITES:
+        return (op,)
+    return tuple(dict.fromkeys(missing for called in COMPOSITES[op].calls for missing in unmet(called, has)))
 
 
 def _make(

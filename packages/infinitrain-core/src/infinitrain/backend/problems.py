@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from ..device import BUILTIN_NAMES, DeviceType
@@ -50,13 +51,46 @@ def declaration_problems(type: DeviceType, registration: BackendRegistration) ->
         problems.append(f"default_autocast_dtype must be float16 or bfloat16, not {dtype!r} [contract 2.3]")
     capabilities = registration.capabilities
     if isinstance(capabilities, Capabilities):
-        names = [o.name for o in capabilities.options if isinstance(o, Option) and _NAME.fullmatch(o.name)]
-        if len(set(names)) != len(capabilities.options):
+        problems += capability_problems(capabilities)
+    elif not callable(capabilities):
+        problems.append("capabilities must be a Capabilities or a callable that returns one [contract 2.1]")
+    return problems
+
+
+def capability_problems(declared: Capabilities) -> list[str]:
+    """Return what is wrong with what a provider declares."""
+    problems = []
+    options = declared.options
+    if not isinstance(options, tuple | list) or not all(isinstance(o, Option) for o in options):
+        problems.append(f"options must be a tuple of Option(name, ...), not {options!r} [contract 3.2]")
+    else:
+        names = [o.name for o in options if isinstance(o.name, str) and _NAME.fullmatch(o.name)]
+        if len(set(names)) != len(options):
             problems.append(
                 "options must be Option(name, ...) with different names of [a-z0-9_]+ [contract 3.2]"
             )
-    elif not callable(capabilities):
-        problems.append("capabilities must be a Capabilities or a callable that returns one [contract 2.1]")
+        problems += [
+            f"option {o.name!r}: type {o.type!r} must be a callable that makes a value of a text [contract 3.2]"
+            for o in options
+            if not callable(o.type)
+        ]
+    if not callable(declared.peak_flops):
+        problems.append(
+            f"peak_flops={declared.peak_flops!r} must be a function of a dtype, which returns FLOP/s or None "
+            "[contract 2.3]"
+        )
+    listed = declared.nondeterministic
+    if not isinstance(listed, tuple | list):
+        problems.append(f"nondeterministic must be a tuple of names of ops, not {listed!r} [contract 7.7]")
+    else:
+        for name in listed:
+            if not isinstance(name, str) or name not in OPS:
+                near = get_close_matches(str(name), OPS, 3)
+                hint = f"; near: {', '.join(near)}" if near else ""
+                problems.append(f"nondeterministic: {name!r} is no op of the table{hint} [contract 7.7]")
+    for name in ("host_visible", "peer_copy", "thread_ranks"):
+        if not isinstance(getattr(declared, name), bool):
+            problems.append(f"{name}={getattr(declared, name)!r} must be True or False [contract 2.3]")
     return problems
 
 

@@ -15,6 +15,7 @@ from ..device import Device, DeviceType, type_name
 from ..errors import BackendInitError, BackendNotAvailableError, ForkError, NoSuchDeviceError
 from .capabilities import Capabilities
 from .guard_impl import D2D, D2H, H2D, Buffer, DeviceGuardImpl, LaunchInfo
+from .problems import capability_problems
 
 if TYPE_CHECKING:
     from .registration import BackendRecord
@@ -184,6 +185,11 @@ def _start(record: BackendRecord) -> None:
         raise BackendInitError(
             f"backend {record.name!r}: capabilities() returned {capabilities!r}, expected a Capabilities "
             "without options, which must be known before initialize [contract 2.1]",
+            provider=record.name,
+        )
+    if problems := capability_problems(capabilities):
+        raise BackendInitError(
+            f"backend {record.name!r}: capabilities() returned what cannot be: {'; '.join(problems)}",
             provider=record.name,
         )
     record.capabilities = capabilities

@@ -9,7 +9,15 @@ import sys
 import textwrap
 from typing import Any, Final
 
-from ..backend import OPS, BackendDescription, Op, describe_backend, load_backend_module, optext
+from ..backend import (
+    OPS,
+    BackendDescription,
+    Op,
+    check_kernels,
+    describe_backend,
+    load_backend_module,
+    optext,
+)
 from ..backend.describe import BLOCKS
 from ..backend.optable import DTYPES, PROFILES
 from ..device import Device
@@ -26,7 +34,8 @@ examples:
   infinitrain ops --json > ops.json
   infinitrain ops --missing mychip --backend_module mychip.backend:register_backend
 
-exit status: 0 done; with --missing, 1 when an op of the profiles base or training is missing; 2 usage, or a name
+exit status: 0 done; with --missing, 1 when an op of the profiles base or training is missing, or the import path of
+a kernel or an array library does not resolve (which is tried, so this imports them); 2 usage, or a name
 that is no device; 3 the backend is there but does not load
 """
 
@@ -205,9 +214,13 @@ def _whole(row: Op, backends: list[BackendDescription]) -> str:
 
 def _missing(backend: BackendDescription, profile: str | None, as_json: bool) -> int:
     profiles = [profile] if profile else list(PROFILES)
-    total = {p: sum(o.profile == p for o in backend.ops) for p in profiles}
+    shown = [o for o in backend.ops if o.profile in profiles]
+    total = {p: sum(o.profile == p for o in shown) for p in profiles}
     missing = {p: backend.missing[p] for p in profiles if p in backend.missing}
-    lacking = bool({"base", "training"} & missing.keys())
+    blocked = {o.name: o.needs for o in shown if o.needs}
+    composed = [o.name for o in shown if o.composed and not o.needs]
+    broken = check_kernels(backend.slot)
+    status = int(bool({"base", "training"} & missing.keys() or broken))
     if as_json:
         told = {
             "backend": backend.name,
@@ -216,22 +229,28 @@ def _missing(backend: BackendDescription, profile: str | None, as_json: bool) ->
             "ops": total,
             "missing": {p: list(names) for p, names in missing.items()},
             "blocks": {p: BLOCKS[p] for p in missing},
-            "composed": [o.name for o in backend.ops if o.composed and o.profile in profiles],
+            "composed": composed,
+            "blocked": {op: list(needs) for op, needs in blocked.items()},
+            "broken": broken,
         }
         print(json.dumps(told, indent=2))
-        return int(lacking)
+        return status
     source = f" ({backend.distribution})" if backend.distribution else ""
     print(f"backend {backend.name}{source}, contract {optext.dotted(backend.contract)}")
     for p in profiles:
         if total[p]:
-            print(f"  {p:9} {total[p] - len(missing.get(p, ())):3} of {total[p]} ops")
+            waiting = {o.name: o.needs for o in shown if o.profile == p and o.needs}
+            print(f"  {p:9} {total[p] - len(missing.get(p, ())) - len(waiting):3} of {total[p]} ops")
             if p in missing:
                 print(_wrap(f"missing: {', '.join(missing[p])}"))
                 print(_wrap(f"blocks: {BLOCKS[p]}"))
-    composed = [o.name for o in backend.ops if o.composed and o.profile in profiles]
+            for op, needs in waiting.items():
+                print(_wrap(f"{op}: its composite cannot run without {', '.join(needs)}"))
     if composed:
         print(f"  without a kernel of their own, composed by core from other ops: {', '.join(composed)}")
-    return int(lacking)
+    for problem in broken:
+        print(f"  does not run: {problem}")
+    return status
 
 
 def _wrap(text: str) -> str:

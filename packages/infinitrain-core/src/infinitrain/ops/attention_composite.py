@@ -105,7 +105,11 @@ def _product(p: Any, v: Any, causal: bool) -> Any:
     return AddForward(MatmulForward(p, known), CumSumForward(odd, 3))
 
 
-@composite
+@composite(
+    "TransposeForward PermuteForward SliceForward SplitForward ConcatForward ExpForward LogForward "
+    "AddForward SubForward DivForward MulScalarForward GtForward IsFiniteForward MatmulForward "
+    "MaskForward WhereForward SumForward MaxForward CumSumForward"
+)
 def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any:
     q, k, v = _unpack(wide(qkv), n_head, n_kv_head)
     b, g, r, t, _ = q.shape
@@ -121,7 +125,11 @@ def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool) -> Any
     return narrow(_pack(y), qkv.dtype), NoOpForward(lse, (b, g * r, t))
 
 
-@composite
+@composite(
+    "AccumulateGrad TransposeForward PermuteForward SliceForward SliceBackward SplitForward "
+    "ConcatForward ExpForward SubForward MulForward MulScalarForward GtForward IsFiniteForward "
+    "MatmulForward MaskForward WhereForward SumForward"
+)
 def AttentionBackward(
     qkv: Any, y: Any, lse: Any, grad: Any, n_head: int, n_kv_head: int, causal: bool
 ) -> Any:

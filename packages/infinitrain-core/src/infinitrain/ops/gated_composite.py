@@ -13,20 +13,20 @@ from .linear import LinearForward
 from .shape import ConcatForward, SplitForward
 
 
-@composite
+@composite("GeluForward LinearForward")
 def LinearGeluForward(x: Any, weight: Any, bias: Any, approximate: str) -> Any:
     pre = LinearForward(x, weight, bias)
     return GeluForward(pre, approximate), pre
 
 
-@composite
+@composite("SiluForward SplitForward MulForward")
 def SwigluForward(gate_up: Any) -> Any:
     dtype = gate_up.dtype
     gate, up = _halves(gate_up)
     return _narrow(MulForward(SiluForward(gate), up), dtype)
 
 
-@composite
+@composite("SiluForward SiluBackward SplitForward ConcatForward MulForward")
 def SwigluBackward(gate_up: Any, grad: Any) -> Any:
     dtype = gate_up.dtype
     (gate, up), grad = _halves(gate_up), _wide(grad)

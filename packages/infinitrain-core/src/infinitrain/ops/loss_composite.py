@@ -53,7 +53,10 @@ def _mean(total: Any, target: Any, ignore_index: int) -> Any:
     return DivForward(total, SumForward(counts, (0,), False))
 
 
-@composite
+@composite(
+    "CrossEntropyForward SplitForward ConcatForward AddForward DivForward NotEqualsScalarForward "
+    "LinearForward SumForward"
+)
 def LinearCrossEntropyForward(
     x: Any, weight: Any, target: Any, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
@@ -74,7 +77,10 @@ def LinearCrossEntropyForward(
     return loss, lse, present
 
 
-@composite
+@composite(
+    "CrossEntropyBackward SplitForward ConcatForward DivForward NotEqualsScalarForward IsFiniteForward "
+    "LinearForward LinearBackwardInput LinearBackwardWeight WhereForward SumForward"
+)
 def LinearCrossEntropyBackward(
     grad: Any, x: Any, weight: Any, target: Any, lse: Any, present: Any,
     ignore_index: int, label_smoothing: float, reduction: str,

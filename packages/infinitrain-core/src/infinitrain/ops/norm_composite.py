@@ -26,7 +26,7 @@ def narrow(x: Any, dtype: DType) -> Any:
     return x if x.dtype is dtype else Cast(x, dtype)
 
 
-@composite
+@composite("RsqrtForward MulForward AddScalarForward MeanForward")
 def RmsNormForward(x: Any, weight: Any, eps: float) -> Any:
     values, last = wide(x), (len(x.shape) - 1,)
     rstd = RsqrtForward(AddScalarForward(MeanForward(MulForward(values, values), last, True), eps))
@@ -34,7 +34,7 @@ def RmsNormForward(x: Any, weight: Any, eps: float) -> Any:
     return narrow(y, x.dtype), NoOpForward(rstd, x.shape[:-1])
 
 
-@composite
+@composite("SubForward MulForward SumForward MeanForward")
 def RmsNormBackward(x: Any, weight: Any, rstd: Any, grad: Any) -> Any:
     dy, last = wide(grad), (len(x.shape) - 1,)
     scale = NoOpForward(rstd, (*rstd.shape, 1))
@@ -45,25 +45,25 @@ def RmsNormBackward(x: Any, weight: Any, rstd: Any, grad: Any) -> Any:
     return narrow(dx, x.dtype), narrow(SumForward(rows, (0,), False), weight.dtype)
 
 
-@composite
+@composite("LayerNormForward AddForward")
 def AddLayerNormForward(x: Any, residual: Any, weight: Any, bias: Any, eps: float) -> Any:
     total = AddForward(x, residual)
     return (total, *LayerNormForward(total, weight, bias, eps))
 
 
-@composite
+@composite("LayerNormBackward AddForward")
 def AddLayerNormBackward(sum: Any, weight: Any, mean: Any, rstd: Any, grad_sum: Any, grad: Any) -> Any:
     dx, *others = LayerNormBackward(wide(sum), weight, mean, rstd, wide(grad))
     return (_with(dx, grad_sum, sum.dtype), *others)
 
 
-@composite
+@composite("AddForward RmsNormForward")
 def AddRmsNormForward(x: Any, residual: Any, weight: Any, eps: float) -> Any:
     total = AddForward(x, residual)
     return (total, *rms_forward(total, weight, eps))
 
 
-@composite
+@composite("AddForward RmsNormBackward")
 def AddRmsNormBackward(sum: Any, weight: Any, rstd: Any, grad_sum: Any, grad: Any) -> Any:
     dx, dweight = rms_backward(wide(sum), weight, rstd, wide(grad))
     return _with(dx, grad_sum, sum.dtype), dweight

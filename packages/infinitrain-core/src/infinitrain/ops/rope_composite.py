@@ -11,14 +11,14 @@ from .norm_composite import narrow
 from .shape import ConcatForward, SliceForward, SplitForward
 
 
-@composite
+@composite("SliceForward SplitForward ConcatForward AddForward SubForward MulForward")
 def RopeForward(
     x: Any, cos: Any, sin: Any, heads: int, rotated: int, interleaved: bool, position: int
 ) -> Any:
     return _rotate(x, cos, sin, heads, rotated, interleaved, position, back=False)
 
 
-@composite
+@composite("SliceForward SplitForward ConcatForward AddForward SubForward MulForward")
 def RopeBackward(
     grad: Any, cos: Any, sin: Any, heads: int, rotated: int, interleaved: bool, position: int
 ) -> Any:
