@@ -71,6 +71,10 @@ def test_switches_and_repeated_options() -> None:
         (["--learning_rate="], ["--learning_rate must be a number, got ''"]),
         (["--batch_size"], ["--batch_size needs a whole number"]),
         (["--prompt", "--batch-size", "3"], ["--prompt needs a value, as in --prompt=TEXT"]),
+        (
+            ["--dtype", "bfloat16"],
+            ["--dtype must be float32, got 'bfloat16': ", "does not offer mixed precision"],
+        ),
         (["--model", "gtp2"], ["--model must be tiny, gpt2, ", "got 'gtp2'; did you mean gpt2?"]),
         (["--optimizer", "adam"], ["--optimizer must be adamw or sgd, got 'adam'; did you mean adamw?"]),
         (["--dtype", "fp16"], ["--dtype must be float32, got 'fp16'"]),

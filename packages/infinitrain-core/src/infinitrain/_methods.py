@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from collections.abc import Callable, Sequence
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 from .backend.optable import int_of
 
@@ -211,6 +213,40 @@ class TensorMethods:
 
     def repeat_interleave(self, repeats: int, axis: int) -> Tensor:
         return ops.repeat_interleave(self, repeats, axis)
+
+
+_ELSEWHERE: Final = {
+    "dim": "axis",
+    "dim0": "axis0",
+    "dim1": "axis1",
+    "keepdim": "keepdims",
+    "start_dim": "start",
+    "end_dim": "end",
+}
+"""What other libraries call arguments, and what they are called here."""
+
+
+def _checked(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method that says of a keyword that it does not take which one is meant."""
+    known = method.__code__.co_varnames[1 : method.__code__.co_argcount]
+
+    @wraps(method)
+    def checked(self: Any, *args: Any, **named: Any) -> Any:
+        for key in named:
+            if key not in known:
+                ours = _ELSEWHERE.get(key)
+                hint = f"; it is called {ours}" if ours in known else ""
+                raise TypeError(f"Tensor.{name}: no argument {key!r}{hint}; arguments: {', '.join(known)}")
+        return method(self, *args, **named)
+
+    return checked
+
+
+for _name, _method in list(vars(TensorMethods).items()):
+    if not _name.startswith("_") and isinstance(_method, FunctionType):
+        _method.__qualname__ = f"Tensor.{_name}"
+        if {*_ELSEWHERE.values()} & {*_method.__code__.co_varnames}:
+            setattr(TensorMethods, _name, _checked(_method, _name))
 
 
 def shape_of(args: tuple[Any, ...], what: str) -> tuple[int, ...]:

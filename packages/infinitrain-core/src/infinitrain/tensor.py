@@ -262,13 +262,18 @@ class Tensor(TensorMethods, DeviceTensor):
     # In place: outside the graph only -----------------------------------------------------------------------
     def _writable(self, what: str, source: Any = None) -> None:
         recording = _methods.ops.is_grad_enabled()
-        if self._node is not None or (self._requires_grad and recording):
+        instead = "the op without _"
+        if what.startswith("x["):
+            instead = "x.masked_fill(mask, value) or ops.where(mask, value, x), which return a new tensor"
+        if self._node is not None:
+            raise AutogradError(f"{what} changes a tensor that the graph needs; use {instead}, or detach()")
+        if self._requires_grad and recording:
             raise AutogradError(
-                f"{what} changes a tensor that the graph needs; use no_grad(), detach(), or the op without _"
+                f"{what} changes a tensor that the graph needs; use no_grad(), detach(), or {instead}"
             )
         if recording and isinstance(source, Tensor) and source._requires_grad:
             raise AutogradError(
-                f"{what} would drop the graph of what it reads; use no_grad(), detach(), or the op without _"
+                f"{what} would drop the graph of what it reads; use no_grad(), detach(), or {instead}"
             )
 
     def fill_(self, value: Scalar) -> Tensor:

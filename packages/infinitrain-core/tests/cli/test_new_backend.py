@@ -50,6 +50,15 @@ def test_what_is_written(tmp_path: Path, capsys: Capture) -> None:
         assert command in out
 
 
+@pytest.mark.parametrize("name", ["x", "a_chip_whose_name_is_longer_than_most"])
+def test_columns_are_aligned_for_names_of_any_length(name: str, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["new-backend", name, str(tmp_path / "out")]) == 0
+    install, suite, _ = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  "))
+    assert install.index(" install it") == suite.index(" does it")
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert not [line for line in readme.splitlines() if name in line and "  # " in line]
+
+
 def test_no_token_is_left_and_python_parses(tmp_path: Path) -> None:
     for path, text in new_backend.render("chip_9", "acme_chip").items():
         for token in ("@name@", "@package@", "@distribution@", "@contract@", "@core@", "PACKAGE"):

@@ -205,3 +205,29 @@ def test_errors():
         it.tensor([True]).max()
     with pytest.raises(ShapeError, match=r"SumForward.*axis -1 is not in 0\.\.1"):
         ops.SumForward(x, (-1,), False)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda x: x.mean(dim=0),
+            r"^Tensor\.mean: no argument 'dim'; it is called axis; arguments: axis, keepdims$",
+        ),
+        (
+            lambda x: x.sum(axis=0, keepdim=True),
+            r"^Tensor\.sum: no argument 'keepdim'; it is called keepdims;",
+        ),
+        (lambda x: x.flatten(start_dim=1), r"^Tensor\.flatten: no argument 'start_dim'; it is called start;"),
+        (
+            lambda x: x.transpose(dim0=0, axis1=1),
+            r"^Tensor\.transpose: no argument 'dim0'; it is called axis0;",
+        ),
+        (lambda x: x.softmax(axes=0), r"^Tensor\.softmax: no argument 'axes'; arguments: axis$"),
+        (lambda x: x.pow(power=2), r"Tensor\.pow\(\) got an unexpected keyword argument 'power'"),
+    ],
+)
+def test_keywords_of_other_libraries_are_told_by_our_names(call, told):
+    with pytest.raises(TypeError, match=told):
+        call(it.ones(2, 3))
+    assert it.ones(2, 3).mean(axis=0, keepdims=True).shape == (1, 3)

@@ -71,7 +71,7 @@ def test_getitem_errors():
             x[index]
     with pytest.raises(TypeError, match=r"x\[mask\] would have a shape that depends.*where\(mask, x, 0\)"):
         x[x > 0]
-    with pytest.raises(TypeError, match="one tensor of indices, got two"):
+    with pytest.raises(TypeError, match=r"one tensor of indices, got two; use .*x\[i\]\.gather\(1, "):
         x[it.tensor([0]), it.tensor([0])]
     with pytest.raises(ValueError, match="step cannot be zero"):
         x[::0]
@@ -267,3 +267,21 @@ def test_setitem_errors():
         ops.SliceAssign(x, it.tensor(1), (0, 0), (1, 1), (1, 1))
     with pytest.raises(ShapeError, match=r"SliceAssign.*does not broadcast"):
         ops.SliceAssign(x, it.ones(2, 3), (0, 0), (1, 3), (1, 1))
+
+
+def test_refusals_name_what_to_use_instead():
+    x = it.ones(3, 4, requires_grad=True)
+    for index in ([0, 2], np.array([0, 2])):
+        with pytest.raises(TypeError, match=r"use x\[infinitrain\.tensor\(indices\)\]"):
+            x[index]
+    result = x * 2
+    with pytest.raises(AutogradError) as caught:
+        result[result > 1] = 0
+    assert "x.masked_fill(mask, value) or ops.where(mask, value, x)" in str(caught.value)
+    assert "no_grad" not in str(caught.value)  # which would not help: the graph is there
+    with it.no_grad(), pytest.raises(AutogradError, match="masked_fill"):
+        result[0] = 0
+    with pytest.raises(AutogradError, match=r"use no_grad\(\), detach\(\), or x\.masked_fill"):
+        x[0] = 0
+    with pytest.raises(AutogradError, match=r"fill_ changes .* use the op without _, or detach"):
+        result.fill_(0)

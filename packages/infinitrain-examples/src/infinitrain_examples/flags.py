@@ -24,6 +24,8 @@ from .errors import UsageError
 
 T = TypeVar("T")
 _NUMBERS: dict[type, tuple[str, str]] = {int: ("INT", "a whole number"), float: ("NUMBER", "a number")}
+_ONLY = {"dtype": "the script does not offer mixed precision yet (infinitrain.autocast is the library's)"}
+"""Why a flag has one value so far."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,11 @@ class Flag:
                 known = " or ".join(
                     (", ".join(self.kind[:-1]), self.kind[-1]) if self.kind[1:] else self.kind
                 )
-                near = get_close_matches(text.lower(), self.kind, 1, 0.5)
-                raise UsageError(f"--{self.name} must be {known}, got {text!r}{_did_you_mean(near)}")
+                if self.kind[1:]:
+                    hint = _did_you_mean(get_close_matches(text.lower(), self.kind, 1, 0.5))
+                else:
+                    hint = f": {_ONLY[self.name]}" if self.name in _ONLY else ""
+                raise UsageError(f"--{self.name} must be {known}, got {text!r}{hint}")
             return text
         if self.kind in _NUMBERS:
             try:

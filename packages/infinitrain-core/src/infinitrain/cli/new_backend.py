@@ -88,8 +88,10 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"infinitrain new-backend: nothing was written: {error}") from error
     print(f"wrote {args.dir}: the device {args.name!r}, {len(rendered)} files")
-    for command, purpose in next_steps(args.name, args.dir):
-        print(f"  {command:<52} {purpose}")
+    steps = next_steps(args.name, args.dir)
+    width = max(52, *(len(command) for command, _ in steps))
+    for command, purpose in steps:
+        print(f"  {command:<{width}} {purpose}")
     print("then replace what is marked VENDOR, step by step; README.md there has the order")
     return 0
 

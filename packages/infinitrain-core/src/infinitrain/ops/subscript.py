@@ -134,7 +134,8 @@ def _region(x: Any, index: Any) -> _Region:
         if _is_indices(item):
             if tensor is not None:
                 raise TypeError(
-                    "x[index] takes one tensor of indices, got two; select by one after the other"
+                    "x[index] takes one tensor of indices, got two; use x[i] and then [:, j] for rows and columns, "
+                    "x[i].gather(1, j.unsqueeze(1)).squeeze(1) for the elements (i, j) of a matrix"
                 )
             tensor, tensor_axis = item, len(shape)
             pointed.append(place)
@@ -191,6 +192,6 @@ def _position(item: Any) -> int:
         position: int = item.__index__()
         return position
     raise TypeError(
-        f"an index is an int, a slice, None, Ellipsis or a tensor of integers, got {type(item).__name__} {item!r:.60}; "
-        "make a tensor of lists and arrays with infinitrain.tensor"
+        f"an index is an int, a slice, None, Ellipsis or a tensor of integers, got {type(item).__name__} {item!r:.60}"
+        + ("; use x[infinitrain.tensor(indices)]" if isinstance(item, list | np.ndarray) else "")
     )
