@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import Any
 
@@ -90,6 +91,24 @@ class NoLibrary(Host):
 
 class BrokenStart(Host):
     error = RuntimeError("driver 1.2 is too old for library 3.4")
+
+
+class DiesAtStart(Host):
+    def initialize(self, launch: Any) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class ExitsAtStart(Host):
+    def initialize(self, launch: Any) -> None:
+        os._exit(9)
+
+
+def dies_at_start() -> None:
+    _register(lambda: register_device_guard_impl(TYPE, DiesAtStart()), kernels)
+
+
+def exits_at_start() -> None:
+    _register(lambda: register_device_guard_impl(TYPE, ExitsAtStart()), kernels)
 
 
 def host() -> None:

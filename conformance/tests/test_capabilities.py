@@ -66,7 +66,23 @@ def test_what_is_declared_and_does_not_work(capable):
     for name, text in said.items():
         message = failed[PROBE.format(name)]
         assert text in message, name
-        assert f"{name} is declared by Lying" in message or name == "options"
+        if name in manifest.METHODS:
+            assert f"{name} is declared by Lying" in message, name
+        elif name in manifest.FIELDS:
+            assert f"declared in Capabilities at registration: {name}=" in message or name == "options", name
+
+
+@pytest.mark.multiproc
+def test_wrong_capability_is_the_first_thing_said(command):
+    """It is probed first of L1, and named below the line that counts."""
+    args = ("--backend", "toy", "--backend_module", "capable:liar", "--level", "L1", "--workers", "1")
+    got = command(*args, "-k", "test_as_declared or test_malloc")
+    lines = got.out[got.out.index("\nran ") + 1 :].splitlines()
+    assert lines[1].startswith(
+        "look at this first: declared in Capabilities at registration: options=('lanes',); "
+    )
+    assert any(line.startswith("look at this first: capture is declared by Lying; ") for line in lines)
+    assert next(iter(got.tests)).startswith("capabilities::")
 
 
 @pytest.mark.multiproc

@@ -23,7 +23,14 @@ def test_conformant(command):
         (("--backend", "cpu", "--backend_option", "x"), "'x' is not of the form name=value"),
         (("--backend", "cpu", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("--level", "L0", "--faults"), "--faults takes names of faults"),
-        (("--backend", "cpu", "--workers", "0"), "--workers 0: 1 to 64"),
+        (("--backend", "cpu", "--workers", "0"), "--workers 0: 1 or more"),
+        (("--backend", "cpu", "--workers", "-1"), "--workers -1: 1 or more"),
+        (
+            ("--backend", "cpu", "--op", "RmsNormForwrd"),
+            "'RmsNormForwrd' is no op; did you mean 'RmsNormForward'?",
+        ),
+        (("--backend", "cpu", "--op", "Qqq"), "'Qqq' is no op; docs/ops.md lists them"),
+        (("--backend", "cpu", "-k", "foo and"), "-k 'foo and': expected not OR left parenthesis"),
         (("--backend", "cpu", "--workers", "2", "--in_process"), "drop --workers"),
         (("--backend", "cpu", "--xfail", "/no/such.toml"), "--xfail /no/such.toml: there is no such file"),
         (("--backend", "cpu", "--known_skips", "x.toml"), "--known_skips x.toml: there is no such file"),
@@ -38,9 +45,32 @@ def test_usage(command, arguments, said):
     assert len(got.err.strip().splitlines()) == 1
 
 
-def test_bad_expression_is_usage(command):
-    got = command("--backend", "cpu", "-k", "a and and")
+def test_what_pytest_refuses_is_usage(command):
+    got = command("--backend", "cpu", "--", "--no-such-flag")
     assert got.code == 2
+    assert "unrecognized arguments: --no-such-flag" in got.out + got.err
+    assert "?" not in got.out
+
+
+@pytest.mark.multiproc
+def test_wrong_index_is_usage(toy, command):
+    got = toy("good", "--level", "L1", "-k", "test_malloc")
+    assert got.code == 0
+    got = command("--backend", "toy:7", "--backend_module", "providers:good", "-k", "test_malloc")
+    assert got.code == 2
+    assert "--backend toy:7: toy has 1 device, toy:0" in got.out
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize("registrar", ["dies_at_start", "exits_at_start"])
+def test_death_in_initialize_is_told_once(toy, registrar):
+    got = toy(registrar, "--workers", "2", "-k", "test_prints or test_malloc or LinearForward-odd")
+    assert got.code == 3
+    assert got.crashed() == []
+    assert got.out.count("the runtime's initialize ended the process") == 1
+    assert ("was ended by SIGSEGV" if registrar == "dies_at_start" else "ended with exit code 9") in got.out
+    if registrar == "dies_at_start":
+        assert "in initialize" in got.out
 
 
 def test_json_folder_is_checked_first(command):
@@ -90,7 +120,15 @@ def test_no_device(toy, registrar, cause):
     assert got.code == 6, got.out
     assert cause in got.out
     assert got.report["summary"]["levels"]["L0"]["passed"] > 0
+    assert "no device, so L0 only" in got.out
     assert {t["outcome"] for t in got.tests.values() if t["level"] != "L0"} == {"skipped"}
+
+
+@pytest.mark.multiproc
+def test_no_device_and_no_test_of_l0(toy):
+    got = toy("without_card", "--level", "L1", "-k", "test_malloc")
+    assert got.code == 6
+    assert "L0 only" not in got.out
 
 
 def test_nothing_ran(command):

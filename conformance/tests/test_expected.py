@@ -61,6 +61,15 @@ def test_right_list(load):
             entry("ops::test_values[Erf-odd-flaot16]"),
             "is no test of the suite; did you mean 'ops::test_values[Erf-od",
         ),
+        (
+            entry("ops::test_values[Erf-odd-float16]", when='{ dtype = "bfloat16" }'),
+            "no test that matches 'ops::test_values[Erf-odd-float16]' has dtype bfloat16; there is float16",
+        ),
+        (entry(when='{ dtype = "flaot16" }'), "when.dtype = 'flaot16' is no dtype; near: float16"),
+        (
+            entry("ops::test_values[Erf-odd-float16]", when='{ dtype = "zzz" }'),
+            "when.dtype = 'zzz' is no dtype; bool, uint8",
+        ),
         (entry("memory::*"), "covers 21 tests, 20 are allowed"),
         (entry("registration::test_name"), "registration::test_name may not be expected to fail: neither L0"),
         (entry("base_ops::*"), "base_ops::test_fill[float32] may not be expected to fail"),
@@ -84,7 +93,24 @@ def test_every_problem_at_once_with_its_place(load):
     text = "\n".join(["# ours", entry(reason=None), entry("nothing::at_all"), entry(expires="2020-01-01")])
     problems = load(text).check(CASES)
     places = [problem.split("xfail.toml: ")[1].split(": ")[0] for problem in problems]
-    assert sorted(places) == ["line 13, entry 3", "line 2, entry 1", "line 7, entry 2"]
+    assert places == ["line 2, entry 1", "line 7, entry 2", "line 13, entry 3"]
+
+
+def test_base_op_is_refused_whatever_its_dtype(load):
+    problems = load(entry("base_ops::test_fill[float32]", when='{ dtype = "float16" }')).check(CASES)
+    assert [problem.split(": ", 2)[2] for problem in problems] == [
+        "no test that matches 'base_ops::test_fill[float32]' has dtype float16; there is float32",
+        "base_ops::test_fill[float32] may not be expected to fail: neither L0 nor base ops are [contract 4.2]",
+    ]
+
+
+def test_what_is_switched_off_is_said(load):
+    """A misspelt name of a device would never hold, and nobody would see it."""
+    found = load(entry(when='{ backend = "macca" }'))
+    (said,) = found.off(CASES, FACTS)
+    assert said.endswith("switched off: backend is maca, not 'macca' (ops::test_values[Erf-*-float16])")
+    assert found.off(CASES[:1], FACTS) == []  # not about a test of this run
+    assert load(entry(when='{ backend = "maca" }')).off(CASES, FACTS) == []
 
 
 def test_two_entries_for_one_test(load):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from infinitrain_conformance import summary
+from infinitrain_conformance import details, summary
 from infinitrain_conformance.report import OUTCOMES, Case, Report, Result
 
 
@@ -91,6 +92,46 @@ def test_matrix_and_coverage():
     assert "forward         1/2         -         -         -       1/1         -" in small
     assert any(line.split() == ["A", "forward", "1", "1F", ".", "1"] for line in large)
     assert any(line.split() == ["C", "backward", "1C", "1x", "."] for line in large)
+
+
+def test_failures_are_counted_by_op_before_their_details():
+    made = of_ops()
+    for name in ("t1", "t4"):
+        made.results[name] = replace(made.results[name], message=f"message of {name}")
+    for i in range(6, 12):
+        made.cases[f"t{i}"] = Case(f"t{i}", "L2", "4.1", "A", dtype="int64")
+        made.results[f"t{i}"] = Result(f"t{i}", "failed", 0.0, f"message of t{i}")
+    few, all_ = (details.lines(made, verbose=verbose) for verbose in (False, True))
+    assert few[:2] == ["A: 7 of 9 failed (float32 1, int64 6)", "C: 1 of 2 crashed (float32 1)"]
+    shown = [text for text in few[2:] if text.startswith("\nFAILED")]
+    assert shown == [f"\nFAILED t{i}\nmessage of t{i}" for i in (1, 6, 7)]
+    assert "\n... and 4 more of A; --verbose prints all of them" in few
+    assert sum(text.startswith("\nFAILED") for text in all_) == 7
+
+
+def test_reasons_are_grouped():
+    made = Report(facts={"suite": "0"})
+    for i in range(30):
+        op = "AB"[i % 2] * 3
+        made.cases[f"t{i}"] = Case(f"t{i}", "L2", "4.1", op, floor=i < 4, dtype="float32")
+        made.results[f"t{i}"] = Result(f"t{i}", "unsupported", 0.0, f"UnsupportedShapeError: {op}: ({i}, 4)")
+    made.results["t29"] = Result("t29", "unsupported", 0.0, "no kernel BBB")
+    lines = summary.lines(made)
+    assert "unsupported: 29 because UnsupportedShapeError: the op: (N, N)" in lines
+    assert "unsupported: 1 because no kernel" in lines
+    below = (
+        "not run, and may not be declined: 4 tests, such as t0, because UnsupportedShapeError: the op: (N, N)"
+    )
+    assert below in lines
+    for i in range(29):
+        made.results[f"t{i}"] = Result(f"t{i}", "unsupported", 0.0, f"because of {'x' * i}")
+    lines = summary.lines(made)
+    assert sum(line.startswith("unsupported: ") for line in lines) == 10
+    assert "... and 20 more reasons; --json FILE has all of them" in lines
+
+
+def test_table_of_ops_is_left_out():
+    assert not any(line.startswith("ops run") for line in summary.lines(of_ops(), coverage=False))
 
 
 def test_json_shape(command):

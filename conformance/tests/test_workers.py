@@ -59,7 +59,12 @@ def test_crashes_of_several_workers(path):
     crashed = {r.id for r in report.of("crashed")}
     assert crashed
     assert all("LinearForward" in name for name in crashed)
-    assert {r.message for r in report.of("crashed")} == {"was ended by SIGABRT"}
+    for result in report.of("crashed"):
+        first, _, second, *_ = result.message.splitlines()
+        assert first == "was ended by SIGABRT"
+        assert second.endswith("in _aborts")  # the provider's line, of its stack
+        assert "_pytest" not in result.message
+        assert "pluggy" not in result.message
     assert report.count("passed") == len(report.cases) - len(crashed)
     assert report.exit_code == 1
 
@@ -71,6 +76,17 @@ def test_giving_up_is_said(path, monkeypatch):
     assert len(report.problems) == 1
     assert report.problems[0].startswith("gave up after 2 crashes")
     assert report.exit_code == 1
+
+
+def test_no_more_workers_than_groups_and_cpus(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    suite_run = _SuiteRun(Run(Spec("toy"), workers=1000), tmp_path, None, True)
+    for i in range(3):
+        suite_run.report.cases[f"ops::t{i}"] = Case(f"ops::t{i}", "L2", "4.1", "ABC"[i])
+    assert suite_run.sensible() == 3
+    for i in range(40):
+        suite_run.report.cases[f"f{i}::t"] = Case(f"f{i}::t", "L1", "3.3")
+    assert suite_run.sensible() == 8
 
 
 def test_death_between_tests(tmp_path):

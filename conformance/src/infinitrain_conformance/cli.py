@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import re
 import shlex
 import signal
@@ -13,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from . import known, progress, summary
+from . import details, known, progress, summary
 from .__about__ import __version__
 from .expected import DEFAULT_FILE
-from .plugin import DEFAULT_TIMEOUT
+from .options import DEFAULT_TIMEOUT
 from .report import INTERRUPTED, LEVELS, USAGE, Report
 from .runner import Run, run, run_in_process
 from .target import Spec
@@ -91,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "--workers",
         metavar="N",
         type=int,
-        help="processes that share the tests (default: several for devices that are host memory, 1 for a card)",
+        help="processes that share the tests, at most four for each CPU (default: several for devices that are host "
+        "memory, 1 for a card)",
     )
     parser.add_argument(
         "--in_process",
@@ -118,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--matrix", action="store_true", help="print a row for each op, not one for each direction"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help=f"print all failures, not {details.SHOWN} of each op"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the report for machines")
     parser.add_argument(
@@ -174,13 +179,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             keyword=args.keyword,
             seed=args.seed,
             timeout=args.timeout,
-            workers=args.workers or (1 if pytest_args else None),
+            workers=args.workers if args.workers is not None else (1 if pytest_args else None),
             xfail=args.xfail or (Path(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else None),
             pytest_args=tuple(pytest_args),
         )
         _check(parser, args, what)
         with _ended_by_sigterm():
-            report = run_in_process(what) if args.in_process else run(what, show=progress.Progress())
+            report = (
+                run_in_process(what)
+                if args.in_process
+                else run(what, show=progress.Progress(verbose=args.verbose))
+            )
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -213,10 +222,30 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace, what: Run)
     for flag in ("known_skips", "write_known_skips"):
         if getattr(args, flag) is not None and not what.is_whole:
             parser.error(f"--{flag} is about the whole suite: drop what narrows it")
-    if args.workers is not None and not 1 <= args.workers <= 64:
-        parser.error(f"--workers {args.workers}: 1 to 64")
+    if args.workers is not None and args.workers < 1:
+        parser.error(f"--workers {args.workers}: 1 or more")
+    _check_names(parser, args.op, args.keyword)
     if args.in_process and (args.workers or 1) > 1:
         parser.error("--in_process is one process: drop --workers")
+
+
+def _check_names(parser: argparse.ArgumentParser, ops: Sequence[str], keyword: str | None) -> None:
+    """Refuse ops that are not in the table, and an expression that pytest cannot read."""
+    if keyword is not None:
+        from _pytest.mark import expression
+
+        try:
+            expression.Expression.compile(keyword)
+        except (SyntaxError, getattr(expression, "ParseError", SyntaxError)) as error:
+            parser.error(f"-k {keyword!r}: {getattr(error, 'msg', error)}")
+    if ops:
+        from infinitrain.backend import OPS
+
+        for op in ops:
+            near = difflib.get_close_matches(op, OPS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "docs/ops.md lists them"
+            if op not in OPS and op != "-":
+                parser.error(f"--op {op!r} is no op; {hint}")
 
 
 def _finish(args: argparse.Namespace, given: Sequence[str], report: Report) -> int:
@@ -228,7 +257,11 @@ def _finish(args: argparse.Namespace, given: Sequence[str], report: Report) -> i
             report.problems += [*differences, f"if that is right: {_regenerate(given)}"]
     if args.json is not None:
         report.write(args.json)
-    print("\n".join(["", *summary.lines(report, full_matrix=args.matrix)]))
+    if report.abort is None or report.interrupted:
+        told = details.groups(report) if args.in_process else details.lines(report, verbose=args.verbose)
+        if told:
+            print("\n".join(["", *told]))
+    print("\n".join(["", *summary.lines(report, full_matrix=args.matrix, coverage=not args.op)]))
     if args.write_known_skips is not None and complete:
         total = known.write(args.write_known_skips, report)
         print(f"{args.write_known_skips}: {total} tests that do not run")

@@ -11,6 +11,7 @@ raises = "outside"                                # the failure's text must hold
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -46,10 +47,12 @@ class Expected:
     def matches(self, case: Case) -> bool:
         """Tell whether the entry is about a test, on some machine."""
         dtypes = self.when.get("dtype")
-        return glob(self.id, case.id) and (dtypes is None or case.dtype in dtypes)
+        return glob(self.id, case.id) and (
+            dtypes is None or (case.dtype is not None and any(glob(text, case.dtype) for text in dtypes))
+        )
 
-    def holds(self, facts: Mapping[str, Any]) -> bool:
-        """Tell whether the entry's conditions hold on this machine."""
+    def fails(self, facts: Mapping[str, Any]) -> str | None:
+        """Return the first of the entry's conditions that does not hold on this machine, or None."""
         provider = facts.get("provider", {})
         distribution = str(provider.get("distribution", ""))
         known = {
@@ -58,11 +61,11 @@ class Expected:
             "python": facts.get("python", ""), "numpy": facts.get("numpy", ""),
             "provider_version": distribution.partition(" ")[2] or facts.get("core", ""),
         }  # fmt: skip
-        return all(
-            any(_within(text, known[key]) if key in VERSIONS else glob(text, known[key]) for text in texts)
-            for key, texts in self.when.items()
-            if key != "dtype"
-        )
+        for key, texts in self.when.items():
+            test = _within if key in VERSIONS else glob
+            if key != "dtype" and not any(test(text, known[key]) for text in texts):
+                return f"{key} is {known[key] or 'not known'}, not {' or '.join(map(repr, texts))}"
+        return None
 
 
 class ExpectedFailures:
@@ -100,13 +103,18 @@ class ExpectedFailures:
         problems, taken = list(self.problems), dict[str, str]()
         cases = list(cases)
         for entry in self.entries:
-            found = [case for case in cases if entry.matches(case)]
+            named = [case for case in cases if glob(entry.id, case.id)]
+            found = [case for case in named if entry.matches(case)]
             wrong = []
-            if not found:
+            if not named:
                 wrong.append(f"{entry.id!r} is no test of the suite" + _near(entry.id, cases))
+            elif not found and not any(map(_no_dtype, entry.when["dtype"])):
+                dtypes = " or ".join(entry.when["dtype"])
+                have = ", ".join(dict.fromkeys(case.dtype for case in named if case.dtype)) or "none"
+                wrong.append(f"no test that matches {entry.id!r} has dtype {dtypes}; there is {have}")
             if len(found) > MAX_TESTS:
                 wrong.append(f"{entry.id!r} covers {len(found)} tests, {MAX_TESTS} are allowed")
-            never = [case.id for case in found if case.level == "L0" or case.base]
+            never = [case.id for case in found or named if case.level == "L0" or case.base]
             if never:
                 wrong.append(
                     f"{never[0]} may not be expected to fail: neither L0 nor base ops are [contract 4.2]"
@@ -116,11 +124,17 @@ class ExpectedFailures:
                 wrong.append(f"{twice[0]} is expected to fail in {taken[twice[0]]} already")
             taken |= {case.id: entry.where.rpartition(": ")[2] for case in found}
             problems += [f"{entry.where}: {text}" for text in wrong]
-        return problems
+        return sorted(problems, key=_place)
+
+    def off(self, cases: Iterable[Case], facts: Mapping[str, Any]) -> list[str]:
+        """Return the entries for some of these tests that do not count here, with the reason of each."""
+        cases = list(cases)
+        why = ((e, e.fails(facts)) for e in self.entries if any(e.matches(case) for case in cases))
+        return [f"{e.where}: switched off: {reason} ({e.id})" for e, reason in why if reason]
 
     def of(self, case: Case, facts: Mapping[str, Any]) -> Expected | None:
         """Return the entry that expects this test to fail here."""
-        return next((e for e in self.entries if e.matches(case) and e.holds(facts)), None)
+        return next((e for e in self.entries if e.matches(case) and not e.fails(facts)), None)
 
     def judge(self, result: Result, case: Case, facts: Mapping[str, Any]) -> Result:
         """Return the result as the list makes it: an expected failure, or a pass that was not expected."""
@@ -161,7 +175,27 @@ def _conditions(given: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], l
             wrong.append(f"when.{key} = {value!r} is no range of versions, such as '<0.4' or '>=1.2,<2'")
         else:
             when[key] = texts
+            if key == "dtype":
+                wrong += filter(None, map(_no_dtype, texts))
     return when, wrong
+
+
+def _no_dtype(text: str) -> str | None:
+    from difflib import get_close_matches
+
+    from infinitrain.dtype import ALL
+
+    names = [dtype.name for dtype in ALL]
+    if any(glob(text, name) for name in names):
+        return None
+    near = get_close_matches(text, names, 2)
+    return f"when.dtype = {text!r} is no dtype; {'near: ' if near else ''}{', '.join(near or names)}"
+
+
+def _place(problem: str) -> int:
+    """Return the number of the entry that a problem is about; 0 for the file."""
+    found = re.search(r"\bentry (\d+): ", problem)
+    return int(found[1]) if found else 0
 
 
 def _is_range(text: str) -> bool:

@@ -15,13 +15,12 @@ count = 56
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .report import Report, Result, write_whole
+from .report import Report, write_whole
 from .tables import read
 
 OUTCOMES: Final = ("unsupported", "skipped")
@@ -87,11 +86,5 @@ def _groups(report: Report) -> dict[tuple[str, str], Counter[str]]:
     groups: dict[tuple[str, str], Counter[str]] = {}
     for result in report.of(*OUTCOMES):
         function = result.id.partition("[")[0]
-        groups.setdefault((_reason(result, report), result.outcome), Counter())[function] += 1
+        groups.setdefault((report.reason(result), result.outcome), Counter())[function] += 1
     return groups
-
-
-def _reason(result: Result, report: Report) -> str:
-    """Return why a test did not run, in one line, the same for every op."""
-    text, op = (result.message or "not run").splitlines()[0], report.cases[result.id].op
-    return re.sub(r"\s+", " ", re.sub(rf"\b{op}\b", "the op", text) if op else text)

@@ -38,3 +38,18 @@ def declared(record: Any) -> dict[str, bool]:
     for group, (first, *_) in METHODS.items():
         offered[group] = getattr(type(runtime), first) is not getattr(DeviceGuardImpl, first)
     return {**offered, "ccl": record.ccl is not None}
+
+
+def where(record: Any, name: str) -> str:
+    """Return where the provider says that it offers something, or does not."""
+    offered = declared(record)[name]
+    if name in FIELDS:
+        value = getattr(record.capabilities, name)
+        if name == "options":
+            value = tuple(option.name for option in value)
+        elif name == "peak_flops":
+            value = "a function" if offered else "None"
+        return f"declared in Capabilities at registration: {name}={value}"
+    if name == "ccl":
+        return f"ccl is {'' if offered else 'not '}declared: register_ccl at registration"
+    return f"{name} is {'' if offered else 'not '}declared by {type(record.runtime).__name__}"

@@ -18,45 +18,17 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from . import summary
+from . import details, summary
 from .expected import ExpectedFailures
 from .marks import case_of, group_of, is_external, seed_for, test_id
+from .options import pytest_addoption, spec_of
 from .outcomes import NO_KERNEL, declined, failure_text
-from .report import LEVELS, NO_BACKEND, USAGE, Case, Report, Result, read_journal
+from .report import NO_BACKEND, USAGE, Case, Report, Result, read_journal
 from .shares import Shares
-from .target import Broken, NoDevice, NotLoadable, Spec, Target
+from .target import Broken, NoDevice, NoSuchIndex, NotLoadable, Target
 
-DEFAULT_TIMEOUT: Final = 120.0
+__all__ = ["pytest_addoption"]
 _STATE: Final = pytest.StashKey["Recorder"]()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("infinitrain-conformance")
-    group.addoption(
-        "--conformance_backend", metavar="NAME", help="device under test, such as cpu, fake, maca:1"
-    )
-    group.addoption(
-        "--conformance_module", metavar="PKG.MOD[:FN]", help="registrar to call when it is not installed"
-    )
-    group.addoption(
-        "--conformance_option", action="append", default=[], metavar="K=V", help="option of the provider"
-    )
-    group.addoption(
-        "--conformance_level", action="append", default=[], metavar="L", help=f"of {', '.join(LEVELS)}"
-    )
-    group.addoption(
-        "--conformance_op", action="append", default=[], metavar="OP", help="tests of these ops only"
-    )
-    group.addoption(
-        "--conformance_exclude", action="append", default=[], metavar="ID", help="leave this test out"
-    )
-    group.addoption("--conformance_first", metavar="CLAUSE", help="run the tests of this clause first")
-    group.addoption("--conformance_seed", type=int, default=0, help="added to each test's own seed")
-    group.addoption("--conformance_timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds for one test")
-    group.addoption("--conformance_json", metavar="FILE", help="write the report")
-    group.addoption("--conformance_xfail", metavar="FILE", help="expected failures, in TOML")
-    group.addoption("--conformance_journal", metavar="FILE", help="append events for the parent process")
-    group.addoption("--conformance_share", metavar="FOLDER:N", help="take groups of tests as worker N")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,20 +44,6 @@ def pytest_configure(config: pytest.Config) -> None:
         recorder = Recorder(config)
         config.stash[_STATE] = recorder
         config.pluginmanager.register(recorder, "infinitrain_conformance_recorder")
-
-
-def spec_of(config: pytest.Config) -> Spec:
-    """Return the backend that the options ask for. Raises UsageError."""
-    options = []
-    for text in config.getoption("conformance_option"):
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise pytest.UsageError(f"--backend_option {text!r} is not of the form name=value")
-        options.append((key, value))
-    name = config.getoption("conformance_backend")
-    if name is None:
-        raise pytest.UsageError("conformance tests need --conformance_backend NAME")
-    return Spec(name, config.getoption("conformance_module"), tuple(options))
 
 
 class Recorder:
@@ -108,8 +66,10 @@ class Recorder:
             earlier = Report().read(read_journal(Path(self.journal_path)))
             self.done = set(earlier.results)
             self.report.no_device = earlier.no_device
-        # A copy of stderr from before the tests' output is captured; for stacks at a timeout.
+        # A copy of stderr from before the tests' output is captured; for stacks at a timeout or crash.
         self.stderr = os.fdopen(os.dup(sys.__stderr__.fileno()), "w") if sys.__stderr__ else None
+        if self.stderr is not None:
+            faulthandler.enable(self.stderr)
 
     def emit(self, event: str, **fields: Any) -> None:
         """Note an event, at once on disk: the process may not live to write another."""
@@ -153,7 +113,13 @@ class Recorder:
             self.cases[case.id] = case
             kept.append(
                 (
-                    (first is not None and case.clause != first, case.level, item.path.stem, case.op or ""),
+                    (
+                        first is not None and case.clause != first,
+                        case.level,
+                        item.path.stem != "test_capabilities",  # what is declared wrongly fails many others
+                        item.path.stem,
+                        case.op or "",
+                    ),
                     item,
                 )
             )
@@ -253,15 +219,20 @@ class Recorder:
             pytest.skip("no device")
         if "runtime" in self.target.__dict__:
             return
+        self.emit("initialize")
         try:
             runtime = self.target.runtime
         except NoDevice as error:
             self.emit("no_device", message=str(error))
             pytest.skip("no device")
+        except NoSuchIndex as error:
+            self.stop(session, USAGE, f"--backend {self.target.spec.name}: {error}")
         except Broken as error:
             cause = error.__cause__.__cause__ if error.__cause__ is not None else None
             because = f"\ncause: {type(cause).__name__}: {cause}" if cause is not None else ""
             self.stop(session, NO_BACKEND, f"backend {self.target.name!r} does not start: {error}{because}")
+        finally:
+            self.emit("initialized")
         self.emit("facts", facts=self.target.facts())
         self.refine(session, runtime.device_count())
 
@@ -313,7 +284,7 @@ class Recorder:
         who = f"{self.target.name} {provider.get('distribution', '')}".strip()
         return (
             f"{case.level}{what} [contract {case.clause}]   provider {who}, "
-            f"device {self.target.description}, seed {seed_of(item)}   test {case.id}"
+            f"device {self.target.description}, data seed {seed_of(item)}   test {case.id}"
         )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -349,6 +320,7 @@ class Recorder:
         stopped = session.shouldfail or session.shouldstop
         self.emit("stopped" if stopped else "end")
         if not self.journal_path:
+            self.report.notes = self.expected.off(self.cases.values(), self.report.facts)
             session.exitstatus = self.report.exit_code
             path = self.config.getoption("conformance_json")
             if path:
@@ -362,7 +334,7 @@ class Recorder:
         if self.journal_path or self.config.option.collectonly:
             return
         terminalreporter.section("conformance")
-        for line in summary.lines(self.report):
+        for line in [*details.groups(self.report), *summary.lines(self.report)]:
             terminalreporter.write_line(line)
 
 

@@ -1,22 +1,28 @@
-"""What a person sees while the tests run: each failure as it happens, and on a terminal a counter."""
+"""What a person sees while the tests run: the first failures as they happen, and on a terminal a counter."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 
+from .details import BAD, SHOWN, name_of
 from .report import Report, Result
 
 
 class Progress:
-    """Prints results; give it to ``runner.run``."""
+    """Prints results, a line for each; give it to ``runner.run``. What is wrong with them comes at the end, by op."""
 
-    def __init__(self) -> None:
-        self.live = sys.stdout.isatty()
+    def __init__(self, *, verbose: bool = False) -> None:
+        self.live, self.verbose = sys.stdout.isatty(), verbose
+        self.told: Counter[str] = Counter()
 
     def __call__(self, report: Report, result: Result) -> None:
-        if result.outcome in ("failed", "crashed"):
-            self._clear()
-            print(f"{result.outcome.upper()} {result.id}\n{result.message}\n", flush=True)
+        if result.outcome in BAD:
+            name = name_of(report.cases[result.id])
+            self.told[name] += 1
+            if self.verbose or self.told[name] <= SHOWN:
+                self._clear()
+                print(f"{result.outcome.upper()} {result.id}", flush=True)
         if self.live:
             bad = report.count("failed") + report.count("crashed")
             print(f"\r{len(report.results)}/{len(report.cases)} tests, {bad} failed", end="", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -70,6 +71,8 @@ class Report:
     interrupted: bool = False
     problems: list[str] = field(default_factory=list)
     """What makes the run fail beside its tests: skips that nobody listed, processes that could not go on."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth knowing and makes nothing fail, such as expected failures that do not count on this machine."""
 
     def read(self, events: Iterable[Mapping[str, Any]]) -> Report:
         """Add the events of a journal; returns itself."""
@@ -90,6 +93,12 @@ class Report:
             elif kind == "interrupted":
                 self.interrupted = True
         return self
+
+    def reason(self, result: Result) -> str:
+        """Return why a test did not run, on one line and without the name of its op: equal where the cause is."""
+        text = " ".join((result.message or "not run").partition("\n")[0].split())
+        op = self.cases[result.id].op
+        return re.sub(rf"\b{op}\b", "the op", text) if op else text
 
     def count(self, outcome: str, level: str | None = None) -> int:
         """Return how many tests had ``outcome``."""
@@ -153,6 +162,7 @@ class Report:
                 "outcomes": {o: self.count(o) for o in OUTCOMES},
                 "levels": {lv: {o: self.count(o, lv) for o in OUTCOMES} for lv in LEVELS if lv in levels},
                 "problems": self.problems,
+                "notes": self.notes,
                 "no_device": self.no_device,
                 "abort": self.abort[1] if self.abort else None,
                 "exit_code": self.exit_code,

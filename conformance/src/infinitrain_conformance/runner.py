@@ -12,14 +12,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from . import suite
+from . import stacks, suite
 from .expected import ExpectedFailures
-from .plugin import DEFAULT_TIMEOUT
-from .report import NO_BACKEND, USAGE, Report, Result, read_journal
+from .marks import group_of
+from .options import DEFAULT_TIMEOUT
+from .report import NO_BACKEND, RAN, USAGE, Report, Result, read_journal
 from .target import Spec
 from .worker import Worker, death
 
@@ -27,6 +28,8 @@ SUITE: Final = Path(next(iter(suite.__path__)))
 MAX_CRASHES: Final = 16
 MAX_WORKERS: Final = 4
 """As many as are started unasked; ``--workers`` may say more."""
+MOST_FOR_A_CPU: Final = 4
+"""However many workers are asked for."""
 WORTH_A_WORKER: Final = 200
 """Tests below which another process costs more than it brings."""
 SIMULATED: Final = ("cpu", "fake")
@@ -116,6 +119,8 @@ def run_in_process(what: Run) -> Report:
         journal.touch()
         code = pytest.main(what.arguments(journal))
         report = Report().read(read_journal(journal))
+    if what.xfail is not None:
+        report.notes = ExpectedFailures.load(what.xfail).off(report.cases.values(), report.facts)
     if code == pytest.ExitCode.USAGE_ERROR and report.abort is None:
         report.abort = (USAGE, "pytest did not accept its arguments")
     elif not (report.finished or report.results or report.abort or report.interrupted):
@@ -158,14 +163,13 @@ class _SuiteRun:
         (folder / "shares").mkdir()
 
     def go(self) -> None:
-        for _ in range(self.what.workers or 1):
-            self.start()
+        self.start()
         while any(worker.running for worker in self.workers):
             time.sleep(0.05)
             for worker in self.workers:
                 if worker.running and self.attend(worker):
                     return
-            if self.what.workers is None and len(self.workers) == 1:
+            if len(self.workers) == 1:
                 for _ in range(self.sensible() - 1):
                     self.start()
 
@@ -182,7 +186,10 @@ class _SuiteRun:
         worker.start([sys.executable, "-m", "pytest", *args], environment(self.what.env))
 
     def sensible(self) -> int:
-        """Return the number of workers, once the device and the number of tests are known."""
+        """Return the number of workers, once the device and the tests are known."""
+        if self.what.workers is not None:
+            groups = len({group_of(case) for case in self.report.cases.values()})
+            return min(self.what.workers, groups, (os.cpu_count() or 1) * MOST_FOR_A_CPU)
         provider = self.report.facts.get("provider")
         if provider is None:
             return 1
@@ -200,7 +207,7 @@ class _SuiteRun:
         if code is None:
             return self.over(worker)
         if not self.quiet:
-            self.tell(worker.stderr())
+            self.tell(stacks.split(worker.stderr())[0])
         if not self.over(worker) and self.lost(worker, code):
             self.launch(worker)
         return self.over(worker)
@@ -211,9 +218,12 @@ class _SuiteRun:
 
     def lost(self, worker: Worker, code: int) -> bool:
         """Say what a process's end means; return whether another one has to take its place."""
+        stack = "".join(f"\n  {line}" for line in stacks.split(worker.stderr())[1])
         if "end" in worker.kinds:
             if code < 0 or code not in (0, 1, 5):
-                self.blame(worker, "process::exit", f"[contract 3.11] {death(code)} after the last test")
+                self.blame(
+                    worker, "process::exit", f"[contract 3.11] {death(code)} after the last test{stack}"
+                )
             return False
         if worker.last_test is None:
             self.give_up(worker, code)
@@ -221,12 +231,15 @@ class _SuiteRun:
         name, began = worker.last_test
         seconds = time.time() - began
         if name in self.report.results:
-            why = f"{death(code)} right after the test"
+            why = f"{death(code)} right after the test, which {self.report.results[name].outcome}"
         elif worker.was_hanging or (self.what.timeout and seconds >= self.what.timeout):
-            why = f"timeout: no result after {self.what.timeout:g} s, stacks above"
+            why = f"timeout: no result after {self.what.timeout:g} s"
         else:
             why = death(code)
-        self.blame(worker, name, why, seconds)
+        if worker.initializing:
+            self.no_start(f"the runtime's initialize ended the process: {why}{stack}")
+            return False
+        self.blame(worker, name, why + stack, seconds)
         self.crashes += 1
         if self.crashes >= MAX_CRASHES:
             left = len(self.report.cases) - len(self.report.results)
@@ -241,8 +254,6 @@ class _SuiteRun:
             worker.note({"event": "selected", "cases": [case]})
             self.report.read([{"event": "selected", "cases": [case]}])
         result = Result(name, "crashed", round(seconds, 4), why)
-        if name in self.report.results:
-            result = replace(result, message=f"{why}, which {self.report.results[name].outcome}")
         result = self.expected.judge(result, self.report.cases[name], self.report.facts)
         worker.note({"event": "result", "result": asdict(result)})
         self.report.results[name] = result
@@ -250,10 +261,19 @@ class _SuiteRun:
         if self.show is not None:
             self.show(self.report, result)
 
+    def no_start(self, why: str) -> None:
+        """Tell once that the device did not start: every test that needs it would say the same."""
+        if any(self.report.cases[r.id].level != "L0" for r in self.report.of(*RAN)):
+            left = len(self.report.cases) - len(self.report.results)
+            self.report.problems.append(f"{why}\n{left} tests had no result then")
+        else:
+            self.report.abort = (NO_BACKEND, f"backend {self.what.spec.name!r} does not start: {why}")
+
     def give_up(self, worker: Worker, code: int) -> None:
         """End the run: a process died that had run no test."""
         if code == 4:  # pytest's code for arguments that it cannot use
-            self.report.abort = (USAGE, "pytest did not accept its arguments")
+            said = [line for line in worker.stderr().splitlines() if "error:" in line.lower()]
+            self.report.abort = (USAGE, "\n".join(["pytest did not accept its arguments", *said]))
             return
         text = worker.output() if self.quiet else ""
         tail = f":\n{text[-2000:]}" if text.strip() else ""
@@ -272,3 +292,4 @@ class _SuiteRun:
             worker.kill()
         for worker in self.workers:
             self.report.read(worker.news())
+        self.report.notes = self.expected.off(self.report.cases.values(), self.report.facts)

@@ -19,6 +19,10 @@ class NoDevice(Exception):
     """The backend is installed, a device is not."""
 
 
+class NoSuchIndex(Exception):
+    """There are devices, but not the one that was asked for."""
+
+
 class Broken(Exception):
     """The backend registered, but its runtime does not start."""
 
@@ -83,7 +87,7 @@ class Target:
 
     @cached_property
     def runtime(self) -> Any:
-        """The runtime, initialised. Raises NoDevice or Broken."""
+        """The runtime, initialised. Raises NoDevice, NoSuchIndex or Broken."""
         from infinitrain import backend
         from infinitrain.errors import BackendInitError, MissingLibraryError, NoDeviceError
 
@@ -96,7 +100,10 @@ class Target:
         except BackendInitError as error:
             raise Broken(str(error)) from error
         if device.index >= count:
-            raise NoDevice(f"{device} was asked for, {self.name} has {count} devices")
+            if not count:
+                raise NoDevice(f"{self.name} has no devices")
+            have = f"{self.name}:0 to {self.name}:{count - 1}" if count > 1 else f"{self.name}:0"
+            raise NoSuchIndex(f"{self.name} has {count} device{'s' * (count > 1)}, {have}")
         return runtime
 
     @property
@@ -181,5 +188,6 @@ class Target:
         return {
             "provider": provider,
             "capabilities": manifest.declared(record),
+            "declared_where": {name: manifest.where(record, name) for name in manifest.NAMES},
             "missing_kernels": self.missing_kernels(),
         }

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .plugin import DEFAULT_TIMEOUT
+from .options import DEFAULT_TIMEOUT
 
 GRACE: Final = 20.0
 """Seconds that a process gets beyond a test's timeout, and for its exit, before it is killed."""
@@ -31,11 +31,11 @@ class Worker:
         self._changed = 0.0
         self.kinds: set[str] = set()
         self.last_test: tuple[str, float] | None = None
-        self.was_hanging = False
+        self.was_hanging = self.initializing = False
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         """Start a process. In a session of its own: an interrupt reaches the parent, which ends all its workers."""
-        self._changed, self.was_hanging = time.monotonic(), False
+        self._changed, self.was_hanging, self.initializing = time.monotonic(), False, False
         self.last_test = None
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self._process = subprocess.Popen(
@@ -82,6 +82,8 @@ class Worker:
                     self.kinds.add(event["event"])
                     if event["event"] == "start":
                         self.last_test = (event["id"], event["time"])
+                    elif event["event"] in ("initialize", "initialized"):
+                        self.initializing = event["event"] == "initialize"
                     yield event
 
     def note(self, event: Mapping[str, Any]) -> None:
@@ -94,7 +96,7 @@ class Worker:
 
     def stderr(self) -> str:
         """Return what the last process wrote to stderr."""
-        return self._err.read_text(errors="replace")
+        return self._err.read_text(errors="replace") if self._err.exists() else ""
 
     def output(self) -> str:
         """Return all that the last process wrote."""

@@ -22,8 +22,7 @@ def _parameter(name: str) -> object:
 
 @pytest.mark.parametrize("name", map(_parameter, manifest.NAMES))
 def test_as_declared(name: str, target: Target, heading: str) -> None:
-    runtime = target.runtime  # capabilities may be known only after its start
+    assert target.runtime  # capabilities may be known only after its start
     declared = manifest.declared(target.record)[name]
     works, refuses = PROBES[name]
-    said = "declared" if declared else "not declared"
-    (works if declared else refuses)(target, f"{heading}\n  {name} is {said} by {type(runtime).__name__}:")
+    (works if declared else refuses)(target, f"{heading}\n  {manifest.where(target.record, name)}:")
