@@ -58,6 +58,8 @@ CASES: dict[str, tuple[Call, Call]] = {
     "max": (lambda x, *_: x.max(1), lambda x, *_: x.amax(1)),
     "min": (lambda x, *_: x.min((0, 1)), lambda x, *_: x.amin((0, 1))),
     "norm": (lambda x, *_: x.norm(1), lambda x, *_: torch.linalg.vector_norm(x, dim=1)),
+    "var": (lambda x, *_: x.var(1), lambda x, *_: x.var(1, correction=0)),
+    "std": (lambda x, *_: x.std(1, correction=1), lambda x, *_: x.std(1, correction=1)),
     "matmul": (lambda x, y, m, *_: x.matmul(m), lambda x, y, m, *_: x.matmul(m)),
     "__matmul__": (lambda x, y, m, *_: x @ m, lambda x, y, m, *_: x @ m),
     "outer": (lambda x, y, *_: y.outer(y), lambda x, y, *_: y.outer(y)),

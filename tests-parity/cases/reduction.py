@@ -79,3 +79,14 @@ CASES += [
     for axis in (-1, 0, 1)
     for scale in (1.0, 100.0)
 ]
+CASES += [
+    Case(
+        *(op, f"{about}, correction {n}"),
+        lambda f, x, axes=axes, n=n: f(x, axes, correction=n),
+        lambda x, g=theirs, axes=axes, n=n: g(x, axes, correction=n),
+        (normal(3, 4, 5),),
+    )
+    for op, theirs in {"var": torch.var, "std": torch.std}.items()
+    for about, axes in _AXES.items()
+    for n in (0, 1)
+]

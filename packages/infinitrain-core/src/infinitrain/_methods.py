@@ -164,6 +164,16 @@ class TensorMethods:
     def norm(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         return ops.norm(self, axis, keepdims)
 
+    def var(
+        self, axis: int | Sequence[int] | None = None, keepdims: bool = False, *, correction: float = 0
+    ) -> Tensor:
+        return ops.var(self, axis, keepdims, correction=correction)
+
+    def std(
+        self, axis: int | Sequence[int] | None = None, keepdims: bool = False, *, correction: float = 0
+    ) -> Tensor:
+        return ops.std(self, axis, keepdims, correction=correction)
+
     def argmax(self, axis: int | None = -1, keepdims: bool = False) -> Tensor:
         return ops.argmax(self, axis, keepdims)
 
@@ -228,7 +238,8 @@ _ELSEWHERE: Final = {
 
 def _checked(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a method that says of a keyword that it does not take which one is meant."""
-    known = method.__code__.co_varnames[1 : method.__code__.co_argcount]
+    code = method.__code__
+    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 
     @wraps(method)
     def checked(self: Any, *args: Any, **named: Any) -> Any:

@@ -33,7 +33,7 @@ def _i(data: Any) -> Any:
 X, ROW = _f(2, 3), _f(3)
 UNARY = "abs cos erf exp isfinite isnan log logical_not neg reciprocal relu rsqrt sigmoid silu sin sqrt tanh clone"
 BINARY = "add sub mul div pow maximum minimum equals not_equals lt le gt ge logical_and logical_or"
-REDUCE = "argmax argmin sum mean max min norm"
+REDUCE = "argmax argmin sum mean max min norm var std"
 CALLS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(UNARY.split(), (X,)),
     **dict.fromkeys(BINARY.split(), (X, ROW)),

@@ -231,3 +231,34 @@ def test_keywords_of_other_libraries_are_told_by_our_names(call, told):
     with pytest.raises(TypeError, match=told):
         call(it.ones(2, 3))
     assert it.ones(2, 3).mean(axis=0, keepdims=True).shape == (1, 3)
+
+
+@pytest.mark.parametrize("correction", [0, 1, 0.5])
+@pytest.mark.parametrize(("axis", "keepdims"), [(None, False), (1, True), ((0, -1), False)])
+def test_variance_around_the_mean(axis, keepdims, correction):
+    """The mean is far from 0: a difference of mean squares would be off by more than the variance in float32."""
+    rng = np.random.default_rng(5)
+    values = (3000 + rng.standard_normal((4, 7, 3)) * np.arange(1, 4)).astype(np.float32)
+    wide = values.astype(np.float64)
+    n = wide.size if axis is None else np.prod([wide.shape[a] for a in np.atleast_1d(axis)])
+    want = ((wide - wide.mean(axis, keepdims=True)) ** 2).sum(axis, keepdims=keepdims) / (n - correction)
+    x = it.from_numpy(values)
+    np.testing.assert_allclose(x.var(axis, keepdims, correction=correction).numpy(), want, rtol=1e-4)
+    np.testing.assert_allclose(
+        ops.std(x, axis, keepdims, correction=correction).numpy(), want**0.5, rtol=1e-4
+    )
+    small = it.from_numpy(rng.standard_normal((4, 7, 3)))
+    small.requires_grad = True
+    gradcheck(lambda x: ops.var(x, axis, keepdims, correction=correction), small)
+    gradcheck(lambda x: ops.std(x, axis, keepdims, correction=correction), small)
+
+
+def test_variance_of_other_dtypes():
+    half = it.from_numpy(np.linspace(1, 9, 64).astype(np.float16))
+    assert half.var().dtype is it.float16
+    assert half.var().item() == np.float16(half.numpy().astype(np.float64).var())
+    assert ops.std(it.tensor([1, 3])).dtype is it.float32
+    assert ops.std(it.tensor([1, 3])).item() == 1.0
+    assert np.isnan(it.tensor([2.0]).var(correction=1).item())
+    with pytest.raises(TypeError, match=r"Tensor\.var: no argument 'dim'; it is called axis"):
+        half.var(dim=0)

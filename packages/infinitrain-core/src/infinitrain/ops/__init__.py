@@ -52,6 +52,7 @@ from .softmax import log_softmax, softmax
 from .subscript import getitem, setitem
 from .topk import topk
 from .unary import abs, cos, exp, log, neg, reciprocal, rsqrt, sigmoid, sin, sqrt, tanh
+from .variance import std, var
 
 _methods.ops = sys.modules[__name__]
 
@@ -144,6 +145,7 @@ __all__ = [
     "sqrt",
     "squeeze",
     "stack",
+    "std",
     "sub",
     "sum",
     "swiglu",
@@ -154,6 +156,7 @@ __all__ = [
     "tril",
     "triu",
     "unsqueeze",
+    "var",
     "view",
     "where",
 ]
