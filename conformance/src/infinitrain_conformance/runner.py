@@ -243,7 +243,9 @@ class _SuiteRun:
         self.crashes += 1
         if self.crashes >= MAX_CRASHES:
             left = len(self.report.cases) - len(self.report.results)
-            self.report.problems = [f"gave up after {self.crashes} crashes; {left} tests were not run"]
+            others = [text for text in self.report.problems if not text.startswith("gave up")]
+            said = f"gave up after {self.crashes} crashes; {left} tests were not run"
+            self.report.problems = [*others, said]
             return False
         return not self.what.stop_at_failure
 

@@ -59,8 +59,9 @@ def lines(report: Report, *, full_matrix: bool = False, coverage: bool = True) -
             out.append(f"{level:6}{counts}   {text}")
     if full_matrix or coverage:
         out += matrix_lines(report) if full_matrix else coverage_lines(report)
-    for outcome, what in (("crashed", "crashed"), ("xfailed", "expected failure")):
-        out += [f"{what}: {r.id}: {r.message.partition(chr(10))[0]}" for r in report.of(outcome)]
+    crashed = [_told("crashed", result) for result in report.of("crashed")]
+    out += _shown(crashed, "crashes")
+    out += [_told("expected failure", result) for result in report.of("xfailed")]
     if report.no_device is not None:
         out.append(f"no device: {report.no_device}")
     elif report.below_floor and not report.interrupted:
@@ -103,11 +104,15 @@ def _below(names: list[str], why: str) -> str:
     return f"not run, and may not be declined: {what}" + ("" if why == "not run" else f" because {why}")
 
 
-def _shown(texts: list[str]) -> list[str]:
+def _told(what: str, result: Result) -> str:
+    return f"{what}: {result.id}: {result.message.partition(chr(10))[0]}"
+
+
+def _shown(texts: list[str], what: str = "reasons") -> list[str]:
     more = len(texts) - _SHOWN
     return [
         *texts[:_SHOWN],
-        *([f"... and {more} more reasons; --json FILE has all of them"] if more > 0 else []),
+        *([f"... and {more} more {what}; --json FILE has all of them"] if more > 0 else []),
     ]
 
 
