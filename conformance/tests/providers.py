@@ -103,6 +103,15 @@ class ExitsAtStart(Host):
         os._exit(9)
 
 
+class HangsAtStart(Host):
+    def initialize(self, launch: Any) -> None:
+        time.sleep(3600)
+
+
+def hangs_at_start() -> None:
+    _register(lambda: register_device_guard_impl(TYPE, HangsAtStart()), kernels)
+
+
 def dies_at_start() -> None:
     _register(lambda: register_device_guard_impl(TYPE, DiesAtStart()), kernels)
 

@@ -125,6 +125,14 @@ def test_no_device(toy, registrar, cause):
 
 
 @pytest.mark.multiproc
+def test_hang_in_initialize_is_told_once(toy):
+    got = toy("hangs_at_start", "--timeout", "2", "--level", "L1", "-k", "test_malloc")
+    assert got.code == 3
+    assert "the runtime's initialize did not end: timeout: no result after 2 s" in got.out
+    assert "in initialize" in got.out
+
+
+@pytest.mark.multiproc
 def test_no_device_and_no_test_of_l0(toy):
     got = toy("without_card", "--level", "L1", "-k", "test_malloc")
     assert got.code == 6

@@ -237,7 +237,8 @@ class _SuiteRun:
         else:
             why = death(code)
         if worker.initializing:
-            self.no_start(f"the runtime's initialize ended the process: {why}{stack}")
+            what = "did not end" if why.startswith("timeout") else "ended the process"
+            self.no_start(f"the runtime's initialize {what}: {why}{stack}")
             return False
         self.blame(worker, name, why + stack, seconds)
         self.crashes += 1
