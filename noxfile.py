@@ -31,8 +31,8 @@ nox.options.error_on_missing_interpreters = True  # a check that cannot run has 
 ROOT = Path(__file__).parent
 WORKSPACE = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = "2"  # of pytest-xdist
-OWN_BACKENDS = ["cpu", "fake", "strict"]
-# `strict` is a provider over array_api_strict that core's tests hold; it is no distribution.
+# `strict` is the provider over array_api_strict that core's tests hold; it takes minutes, so that only CI runs it.
+OWN_BACKENDS = ("cpu", "fake", "strict")
 STRICT_ENV = {"PYTHONPATH": str(ROOT / "packages" / "infinitrain-core" / "tests" / "providers")}
 
 
@@ -81,8 +81,7 @@ PACKAGES = {
 PYTHON_VERSIONS = nox.project.python_versions({"project": PACKAGES["core"].project})
 
 
-# ----------------------------------------------------------------------------------------------------
-# The default sessions: what `nox` runs.
+# The default sessions: what `nox` runs ------------------------------------------------------------------
 
 
 @nox.session
@@ -108,7 +107,10 @@ def conformance(session: nox.Session) -> None:
     """
     parser = _parser(session, rest="infinitrain-conformance")
     parser.add_argument(
-        "--backend", action="append", metavar="NAME", help=f"repeatable; default: {', '.join(OWN_BACKENDS)}"
+        "--backend",
+        action="append",
+        metavar="NAME",
+        help="repeatable; default: cpu and fake; `strict` is ours too",
     )
     parser.add_argument(
         "--write_known_skips",
@@ -128,7 +130,7 @@ def conformance(session: nox.Session) -> None:
         help="install nothing: use the infinitrain-conformance on PATH and what is installed beside it",
     )
     args, suite_args = parser.parse_known_args(session.posargs)
-    backends = args.backend or OWN_BACKENDS
+    backends = args.backend or OWN_BACKENDS[: 3 if args.write_known_skips else 2]
 
     command = "infinitrain-conformance"
     no_venv = args.no_venv or session.virtualenv.venv_backend == "none"
@@ -142,26 +144,16 @@ def conformance(session: nox.Session) -> None:
     else:
         names = ["core", "conformance", *(["fake"] if "fake" in backends else [])]
         extra = [str(Path(item).resolve()) if Path(item).exists() else item for item in args.install]
-        extra += [
-            req for req in _group("test") if "strict" in backends and req.startswith("array-api-strict")
-        ]
+        strict = "strict" in backends
+        extra += [req for req in _group("test") if strict and req.startswith("array-api-strict")]
         _install_wheels(session, *names, extra=extra)
 
     failed = []
     for name in backends:
+        ours = _own_backend(name, suite_args, write=args.write_known_skips) if name in OWN_BACKENDS else []
+        env = STRICT_ENV if name == "strict" else {}
         try:
-            ours = (
-                _own_backend(name, suite_args, write=args.write_known_skips) if name in OWN_BACKENDS else []
-            )
-            session.run(
-                command,
-                "--backend",
-                name,
-                *ours,
-                *suite_args,
-                external=no_venv,
-                env=STRICT_ENV if name == "strict" else {},
-            )
+            session.run(command, "--backend", name, *ours, *suite_args, external=no_venv, env=env)
         except nox.command.CommandFailed:
             failed.append(name)  # the other backends still report
     if failed:
@@ -226,8 +218,7 @@ def build(session: nox.Session) -> None:
         _import_from_empty_environment(session, package, dist)
 
 
-# ----------------------------------------------------------------------------------------------------
-# On demand: `nox -s NAME`.
+# On demand: `nox -s NAME` --------------------------------------------------------------------------------
 
 
 @nox.session(default=False)
@@ -287,8 +278,7 @@ def bench(session: nox.Session) -> None:
         session.run("python", str(path.relative_to(ROOT)), *script_args)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Helpers
+# Helpers -------------------------------------------------------------------------------------------------
 
 
 def _parser(session: nox.Session, rest: str) -> argparse.ArgumentParser:
