@@ -341,13 +341,8 @@ def _check_contents(session: nox.Session, package: Package, dist: Path) -> None:
         missing = {f"{package.module}/py.typed", f"{stem}.dist-info/licenses/LICENSE"} - set(wheel.namelist())
     with tarfile.open(dist / package.sdist) as sdist:
         stem = package.sdist.removesuffix(".tar.gz")
-        files = (
-            "LICENSE",
-            "README.md",
-            "CHANGELOG.md",
-            f"src/{package.module}/py.typed",
-            "tests/test_about.py",
-        )
+        typed = f"src/{package.module}/py.typed"
+        files = ("LICENSE", "README.md", "CHANGELOG.md", "tests/test_about.py", typed)
         missing |= {f"{stem}/{name}" for name in files} - set(sdist.getnames())
     if missing:
         session.error(f"infinitrain-{package.name} lacks {', '.join(sorted(missing))}")

@@ -369,38 +369,6 @@ def test_without_docstrings() -> None:
     assert "Fill(x!: Tensor, value: Scalar)" in done.stdout
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 100, 140, 200, 300])
-@pytest.mark.parametrize("backends", [(), ("--backend", "cpu")])
-def test_on_a_terminal_the_table_fits(
-    columns: int, backends: tuple[str, ...], capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Documentation is shortened, columns are left out, ops never; piped or with --wide it is whole."""
-    whole = run(capsys, "ops", *backends)[1].splitlines()
-    assert max(map(len, whole)) > 300
-    monkeypatch.setenv("COLUMNS", str(columns))
-    assert run(capsys, "ops", *backends)[1].splitlines() == whole
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert run(capsys, "ops", *backends, "--wide")[1].splitlines() == whole
-    header, *lines, note = run(capsys, "ops", *backends)[1].splitlines()
-    assert max(map(len, [header, *lines])) <= columns
-    assert [line.split()[0] for line in lines] == [line.split()[0] for line in whole[1:]]
-    assert note.startswith("--wide adds ")
-    assert note.endswith("all of doc")
-    left_out = note.removeprefix("--wide adds ").split(", ")
-    if columns >= 100:
-        assert sorted([*header.split(), *left_out[:-1]]) == sorted(whole[0].split())
-        at = header.index("doc")
-        shown = [line[at:].removesuffix("…") for line in lines]
-        assert all(len(text) >= 3 and text in full for text, full in zip(shown, whole[1:], strict=True))
-
-
-def test_a_terminal_that_is_wide_enough_gets_it_all(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(capsys, "ops")[1]
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "5000")
-    assert run(capsys, "ops")[1] == whole
-
-
 def test_the_command_imports_nothing_heavy() -> None:
     code = """
 import sys

@@ -24,6 +24,7 @@ from .elementwise import add, div, element, mul, pow, sub  # noqa: F401 - elemen
 from .finite import isfinite, isnan
 from .gated import linear_gelu, swiglu
 from .indexing import embedding, gather, index_select, masked_fill, where
+from .join import concat, split, stack
 from .linear import linear, matmul, outer
 from .linear_loss import linear_cross_entropy
 from .loss import cross_entropy
@@ -35,14 +36,11 @@ from .rope import rope, rope_table
 from .scatter import one_hot, scatter, scatter_add
 from .shape import (
     broadcast_to,
-    concat,
     expand,
     flatten,
     permute,
     repeat_interleave,
-    split,
     squeeze,
-    stack,
     transpose,
     tril,
     triu,

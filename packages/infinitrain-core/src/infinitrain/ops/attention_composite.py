@@ -20,10 +20,11 @@ from .compare import GtForward
 from .elementwise import AddForward, DivForward, MulForward, MulScalarForward, SubForward
 from .finite import IsFiniteForward
 from .indexing import MaskForward, WhereForward
+from .join import ConcatForward, SplitForward
 from .linear import MatmulForward
 from .norm_composite import narrow, wide
 from .reduction import CumSumForward, MaxForward, SumForward
-from .shape import ConcatForward, PermuteForward, SliceBackward, SliceForward, SplitForward, TransposeForward
+from .shape import PermuteForward, SliceBackward, SliceForward, TransposeForward
 from .unary import ExpForward, LogForward
 
 

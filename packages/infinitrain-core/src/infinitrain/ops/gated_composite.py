@@ -9,8 +9,8 @@ from ..dtype import HALF, float32
 from .activation import GeluForward, SiluBackward, SiluForward
 from .base import Cast
 from .elementwise import MulForward
+from .join import ConcatForward, SplitForward
 from .linear import LinearForward
-from .shape import ConcatForward, SplitForward
 
 
 @composite("GeluForward LinearForward")

@@ -14,10 +14,10 @@ from .compare import NotEqualsScalarForward
 from .elementwise import AddForward, DivForward
 from .finite import IsFiniteForward
 from .indexing import WhereForward
+from .join import ConcatForward, SplitForward
 from .linear import LinearBackwardInput, LinearBackwardWeight, LinearForward
 from .loss import CrossEntropyBackward, CrossEntropyForward
 from .reduction import SumForward
-from .shape import ConcatForward, SplitForward
 
 BLOCK = 1 << 22
 """Logits held at a time, if one row is not more."""

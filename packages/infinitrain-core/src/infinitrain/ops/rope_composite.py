@@ -7,8 +7,9 @@ from typing import Any
 from ..backend.dispatch import composite
 from .base import NoOpForward
 from .elementwise import AddForward, MulForward, SubForward
+from .join import ConcatForward, SplitForward
 from .norm_composite import narrow
-from .shape import ConcatForward, SliceForward, SplitForward
+from .shape import SliceForward
 
 
 @composite("SliceForward SplitForward ConcatForward AddForward SubForward MulForward")
