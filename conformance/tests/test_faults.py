@@ -33,7 +33,7 @@ def test_faults_are_caught(command):
     """One fault of each kind. Refused registrations, wrong numbers and a wait that does not wait."""
     got = command("--faults", "contract_missing", "linear_bias_lost_in_3d", "wait_no_effect", json=False)
     assert "3 of 3 planted faults caught" in got.out
-    assert "ops::test_values[LinearForward-odd-float32]" in got.out
+    assert "ops::test_values[LinearForward-odd-" in got.out
     assert got.code == 0
 
 
@@ -41,12 +41,9 @@ def test_faults_are_caught(command):
 @pytest.mark.multiproc
 def test_a_fault_that_is_not_caught_fails(command, monkeypatch):
     """With nothing to run against the fault, it is not caught, and that is exit code 1."""
-    narrow = planted.selections
-    monkeypatch.setattr(
-        planted, "selections", lambda *args: [run for run in narrow(*args)[:1] if not run.ops]
-    )
-    got = command("--faults", "linear_bias_lost_in_3d", json=False)
-    assert "not caught: linear_bias_lost_in_3d" in got.out
+    monkeypatch.setattr(planted, "selections", lambda *args: [])
+    got = command("--faults", "wait_no_effect", json=False)
+    assert "not caught: wait_no_effect" in got.out
     assert got.code == 1
 
 
