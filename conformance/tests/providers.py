@@ -260,3 +260,35 @@ def _hangs_noted(x: Any, weight: Any, bias: Any, *, out: Any) -> None:
     with open(os.environ["CONFORMANCE_TEST_PIDS"], "w") as file:
         file.write(str(os.getpid()))
     time.sleep(3600)
+
+
+def kernel_without_image() -> None:
+    """Half precision fails with a text that starts as the suite's own about a missing kernel."""
+    kernels()
+    register_kernel(TYPE, "LinearForward", _without_image)
+
+
+def _without_image(x: Any, weight: Any, bias: Any, *, out: Any) -> None:
+    if x.dtype.itemsize == 2:
+        raise RuntimeError("no kernel image is available for execution on the device")
+    y = x.array @ weight.array.T
+    out.array[...] = y if bias is None else y + bias.array
+
+
+def without_image() -> None:
+    _register(host, kernel_without_image)
+
+
+def kernel_skips() -> None:
+    kernels()
+    register_kernel(TYPE, "LinearForward", _skips)
+
+
+def _skips(x: Any, weight: Any, bias: Any, *, out: Any) -> None:
+    import pytest
+
+    pytest.skip("not on this device")
+
+
+def skips() -> None:
+    _register(host, kernel_skips)

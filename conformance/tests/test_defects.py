@@ -78,3 +78,12 @@ def test_hang_costs_one_test(toy):
     assert "in _hangs" in message
     assert "_pytest" not in got.out + got.err
     assert got.tests["ops::test_values[LinearBackwardBias-odd-float16]"]["outcome"] == "passed"
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize("registrar", ["without_image", "skips"])
+def test_what_a_kernel_raises_is_no_reason_to_leave_a_test_out(toy, registrar):
+    """An error whose text begins like the suite's own, and pytest's skip, are failures all the same."""
+    got = toy(registrar, "-k", "test_values and LinearForward-odd-bfloat16")
+    assert got.code == 1
+    assert [t["outcome"] for t in got.tests.values()] == ["failed"]

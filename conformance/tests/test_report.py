@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
 
 from infinitrain_conformance import details, summary
-from infinitrain_conformance.report import OUTCOMES, Case, Report, Result
+from infinitrain_conformance.report import OUTCOMES, Case, Report, Result, write_whole
 
 
 def report(*outcomes: str, floor: bool = False) -> Report:
@@ -163,3 +164,28 @@ def test_write_is_whole_or_not_at_all(tmp_path):
     report("passed").write(path)
     assert json.loads(path.read_text())["summary"]["ran"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_what_is_at_the_reports_path_stays_what_it_is(tmp_path):
+    """A link is followed, a pipe written to; neither is replaced by a file."""
+    target, link, pipe = tmp_path / "kept.json", tmp_path / "link.json", tmp_path / "pipe"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_test_without_a_result_is_no_pass():
+    """Selected, not in the floor, and its process ended without a word."""
+    made = Report()
+    made.cases = {name: Case(name, "L2", "4.1", "Rope") for name in ("a", "b")}
+    made.results = {"a": Result("a", "passed")}
+    assert made.lost == ["b"]
+    assert made.exit_code == 1

@@ -16,9 +16,10 @@ HALF_AND_SINGLE: Final = ("float32", "bfloat16", "float16")
 class Data:
     """Random arguments in one dtype. Arrays are float64, already rounded to it; integers are small, bools few."""
 
-    def __init__(self, seed: int, dtype: str) -> None:
+    def __init__(self, seed: int, dtype: str, *, unit: float = 1.0) -> None:
         from infinitrain.dtype import as_dtype
 
+        self.unit = unit  # integers are multiples of it
         self.rng = np.random.default_rng(seed)
         self.dtype: Any = as_dtype(dtype)
 
@@ -35,7 +36,7 @@ class Data:
         if self.dtype.name == "bool":
             return (wide > 0.5).astype(np.float64)
         if self.dtype.is_integer:
-            wide = np.trunc(np.clip(wide, -11, 11))
+            wide = np.trunc(np.clip(wide, -11, 11)) * self.unit
             return np.abs(wide) if self.dtype.kind == "u" else wide + 0.0
         rounded: np.ndarray = wide.astype(self.dtype.numpy).astype(np.float64)
         return rounded

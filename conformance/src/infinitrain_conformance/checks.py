@@ -23,11 +23,11 @@ makes other arguments of the case's.
 """
 
 
-def maker(case: OpCase, dtype: str, seed: int, device: Any) -> Make:
-    """Return the function that puts a case on the device; equal data each time."""
+def maker(case: OpCase, dtype: str, seed: int, device: Any, unit: float = 1.0) -> Make:
+    """Return the function that puts a case on the device; equal data each time. ``unit`` as for Data."""
 
     def make(*, change: Callable[[Built], Built] | None = None, **options: Any) -> Call:
-        data = Data(seed, dtype)
+        data = Data(seed, dtype, unit=unit)
         built = case.build(data)
         return Call(case.op, built if change is None else change(built), data, device, **options)
 

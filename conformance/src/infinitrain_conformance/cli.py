@@ -198,15 +198,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: the workers, in sessions of their own, would outlive this process."""
+    """Let SIGTERM, and SIGHUP of a closed terminal, do what Ctrl-C does: the workers, in sessions of their own, would
+    outlive this process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ends = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = [(number, signal.signal(number, signal.default_int_handler)) for number in ends]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace, what: Run) -> None:
@@ -215,6 +219,8 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace, what: Run)
         path = getattr(args, flag)
         if path is not None and not path.parent.is_dir():
             parser.error(f"--{flag} {path}: there is no folder {path.parent}")
+        if path is not None and path.is_dir():
+            parser.error(f"--{flag} {path}: that is a folder")
     for flag in ("xfail", "known_skips"):
         path = getattr(args, flag)
         if path is not None and not path.is_file():

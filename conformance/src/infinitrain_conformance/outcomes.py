@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -50,3 +51,9 @@ def failure_text(report: pytest.TestReport, heading: str) -> str:
     if heading in text:
         return text[:_LONGEST]
     return f"{heading}\n  {text}\n{report.longreprtext[-_LONGEST:]}"[: 2 * _LONGEST]
+
+
+def is_foreign(info: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Tell whether an exception came through code that is neither the suite's nor pytest's: a provider's, or core's."""
+    ours = {"infinitrain_conformance", "_pytest", "pytest", "pluggy"}
+    return any(not ours & set(Path(entry.path).parts) for entry in info.traceback)

@@ -22,7 +22,7 @@ from . import details, summary
 from .expected import ExpectedFailures
 from .marks import case_of, group_of, is_external, seed_for, test_id
 from .options import pytest_addoption, spec_of
-from .outcomes import NO_KERNEL, declined, failure_text
+from .outcomes import NO_KERNEL, declined, failure_text, is_foreign
 from .report import NO_BACKEND, USAGE, Case, Report, Result, read_journal
 from .shares import Shares
 from .target import Broken, NoDevice, NoSuchIndex, NotLoadable, Target
@@ -244,8 +244,17 @@ class Recorder:
         case = case_of(item)
         if case is None:
             return report
-        if call.excinfo is not None and str(call.excinfo.value).startswith(NO_KERNEL):
+        if (
+            call.when == "setup"
+            and report.skipped
+            and str(getattr(call.excinfo, "value", "")).startswith(NO_KERNEL)
+        ):
             report.conformance = "unsupported"  # type: ignore[attr-defined]
+        elif report.skipped and call.excinfo is not None and is_foreign(call.excinfo):
+            report.outcome = "failed"  # a kernel does not skip the test that runs it
+            report.longrepr = (
+                f"{self.heading(case, item)}\n  the provider's code raised {call.excinfo.value!r}"
+            )
         elif report.failed and call.excinfo is not None:
             why = declined(case, item, call.excinfo.value)
             if why is not None:

@@ -129,6 +129,11 @@ class Report:
         return [case.id for case in self.cases.values() if case.floor and case.id not in done]
 
     @property
+    def lost(self) -> list[str]:
+        """Ids of tests that were selected, and of which nothing is known."""
+        return [ident for ident in self.cases if ident not in self.results]
+
+    @property
     def exit_code(self) -> int:
         if self.interrupted:
             return INTERRUPTED
@@ -140,7 +145,7 @@ class Report:
             return NO_DEVICE
         if not self.ran:
             return NOTHING_RAN
-        return FAILURES if self.below_floor else CONFORMANT
+        return FAILURES if self.below_floor or self.lost else CONFORMANT
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine-readable report."""
@@ -187,7 +192,11 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file: the whole of it, or the old one stays."""
+    """Write a file: the whole of it, or the old one stays. A link is followed; a pipe or device is written to."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

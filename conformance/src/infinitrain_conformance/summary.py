@@ -62,6 +62,9 @@ def lines(report: Report, *, full_matrix: bool = False, coverage: bool = True) -
     crashed = [_told("crashed", result) for result in report.of("crashed")]
     out += _shown(crashed, "crashes")
     out += [_told("expected failure", result) for result in report.of("xfailed")]
+    if report.lost and report.abort is None and not report.interrupted:
+        some = ", ".join(report.lost[:3])
+        out.append(f"no result of {len(report.lost)} tests: their process ended without one, such as {some}")
     if report.no_device is not None:
         out.append(f"no device: {report.no_device}")
     elif report.below_floor and not report.interrupted:

@@ -74,6 +74,30 @@ def test_repeats(case: OpCase, dtype: str, target: Target, seed: int, heading: s
     checks.repeats(checks.maker(case, dtype, seed, target.device), heading)
 
 
+EXACT = (
+    "AbsForward", "AddForward", "ArgMax", "ArgMin", "ConcatForward", "CumSumForward", "EqualsForward", "ExpandForward",
+    "GatherForward", "GeForward", "GtForward", "IndexSelectForward", "LeForward", "LtForward", "MaxForward",
+    "MaximumForward", "MinForward", "MinimumForward", "NegForward", "NotEqualsForward", "PermuteForward",
+    "RepeatInterleaveForward", "SliceForward", "SplitForward", "SubForward", "SumForward", "TransposeForward",
+    "TrilForward", "TriuForward", "WhereForward",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(
+            case, "int64", id=f"{case}-int64", marks=pytest.mark.contract("4.1", level="L2", op=case.op)
+        )
+        for case, dtype in checks.planned("offset_arguments")
+        if case.op in EXACT and dtype == "float32"
+    ],
+)
+def test_wide_integers(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
+    """Multiples of 2^40 + 1: a kernel that computes int64 in 32 bits, or in float32, cannot keep them."""
+    checks.values(checks.maker(case, dtype, seed, target.device, unit=2.0**40 + 1), heading)
+
+
 @pytest.mark.contract("4.7", level="L2", op="LinearForward", half=True)
 def test_half_precision_needs_no_float32_luck(target: Target, seed: int, heading: str) -> None:
     """4,096 products that are all 1 + 1/128 in bfloat16: an accumulator of bfloat16 stops growing at 256."""

@@ -262,3 +262,12 @@ def test_errors_name_the_op_the_arguments_and_what_to_do():
         it.tensor([1], "int8") + 300
     with pytest.raises(ShapeError, match="grad has shape"):
         ops.AddBackward(x, (2, 3), (4, 1, 1))
+
+
+def test_gradients_of_huge_powers_warn_of_nothing():
+    """Infinities of both signs meet in a sum: a NaN, and no warning in NumPy's name."""
+    a = it.tensor(np.array([[1e12, 1e12], [1e12, 1e12]], np.float32), requires_grad=True)
+    b = it.tensor(np.array([40.0, -1.0], np.float32), requires_grad=True)
+    y = a**b
+    y.backward(it.tensor(np.array([[1.0, 1.0], [-1.0, 1.0]], np.float32)))
+    assert np.isnan(b.grad.numpy()[0])

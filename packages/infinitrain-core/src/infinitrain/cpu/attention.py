@@ -86,7 +86,7 @@ def AttentionForward(qkv: Any, n_head: int, n_kv_head: int, causal: bool, *, out
             peak = p.max(-1, keepdims=True)
             p -= peak
             np.exp(p, out=p)
-            total = p.sum(-1, keepdims=True)
+            total = np.add.reduce(p, -1, keepdims=True)
             p /= total
             y[mine] = product(p, v[keys])
             lse[mine] = (peak + np.log(total))[..., 0]
@@ -117,7 +117,7 @@ def AttentionBackward(
             ds *= scale
             dq[mine] = np.matmul(ds, k[keys])
             for total, a, c in ((dv, p, dy), (dk, ds, q[mine])):
-                part = np.matmul(a.swapaxes(-1, -2), c).sum(2, keepdims=True)
+                part = np.add.reduce(np.matmul(a.swapaxes(-1, -2), c), 2, keepdims=True)
                 if stop == t:  # the first block: it sees every key
                     total[keys] = part
                 else:

@@ -162,7 +162,8 @@ def DivScalarBackward(grad: Any, x: Any, scalar: float, *, out: Any) -> None:
 def PowBackward(grad: Any, x: Any, scalar: float, scalar_is_base: bool, *, out: Any) -> None:
     scalar = float(scalar)
     if scalar_is_base or scalar == 0.0:
-        out.array[...] = arrays.PowBackward(NUMPY, grad.array, x.array, scalar, scalar_is_base)
+        with NUMPY.quiet():
+            out.array[...] = arrays.PowBackward(NUMPY, grad.array, x.array, scalar, scalar_is_base)
         return
     d = out.array
     power(x.array, scalar - 1.0, d)
@@ -175,7 +176,8 @@ def PowTensorBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
     same = g.dtype == base.dtype == exponent.dtype and g.shape == base.shape == exponent.shape
     # Elsewhere there is something to step aside for: 0 times infinity.
     if not (same and exponent.all() and np.minimum.reduce(base, None) > 0.0):
-        da[...], db[...] = arrays.PowTensorBackward(NUMPY, g, base, exponent)
+        with NUMPY.quiet():  # sums would warn in NumPy's own name
+            da[...], db[...] = arrays.PowTensorBackward(NUMPY, g, base, exponent)
         return
     np.subtract(exponent, 1.0, da)
     np.power(base, da, da)
