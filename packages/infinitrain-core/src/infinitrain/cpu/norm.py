@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 
 from .blocks import row_blocks
+from .linear import rows
 from .ufuncs import ones
-
-
-def _rows(tensor: Any) -> np.ndarray:
-    """Return (..., C) as (N, C)."""
-    width = tensor.shape[-1]
-    return tensor.array.reshape(tensor.numel // width, width)
 
 
 def _rstd(h: np.ndarray, eps: float) -> np.ndarray:
@@ -34,18 +29,18 @@ def _add_to(out: np.ndarray, value: np.ndarray, accumulate: bool) -> None:
 
 
 def LayerNormForward(x: Any, weight: Any, bias: Any, eps: float, *, out: Any) -> None:
-    _layer_norm(None, None, _rows(x), weight, bias, eps, out)
+    _layer_norm(None, None, rows(x.array), weight, bias, eps, out)
 
 
 def AddLayerNormForward(x: Any, residual: Any, weight: Any, bias: Any, eps: float, *, out: Any) -> None:
-    _layer_norm(_rows(x), _rows(residual), _rows(out[0]), weight, bias, eps, out[1:])
+    _layer_norm(rows(x.array), rows(residual.array), rows(out[0].array), weight, bias, eps, out[1:])
 
 
 def _layer_norm(
     a: np.ndarray | None, b: np.ndarray | None, x: np.ndarray, weight: Any, bias: Any, eps: float, out: Any
 ) -> None:
     """Fill out (y, mean, rstd) for rows x, which a + b goes into first where they are given."""
-    y, mean, rstd = _rows(out[0]), out[1].array.reshape(-1), out[2].array.reshape(-1)
+    y, mean, rstd = rows(out[0].array), out[1].array.reshape(-1), out[2].array.reshape(-1)
     w = weight.array
     for i in row_blocks(*x.shape):
         if a is not None and b is not None:
@@ -79,7 +74,7 @@ def AddLayerNormBackward(
     out: Any,
     accumulate: bool = False,
 ) -> None:
-    x, dy, dx = _rows(sum), _rows(grad), _rows(out[0])
+    x, dy, dx = rows(sum.array), rows(grad.array), rows(out[0].array)
     m, r, w = mean.array.reshape(-1, 1), rstd.array.reshape(-1, 1), weight.array
     width = x.shape[1]
     dweight, dbias = np.zeros(width, w.dtype), np.zeros(width, w.dtype)
@@ -98,24 +93,24 @@ def AddLayerNormBackward(
         d -= h
         d *= r[i]
         if grad_sum is not None:
-            d += _rows(grad_sum)[i]
+            d += rows(grad_sum.array)[i]
     _add_to(out[1].array, dweight, accumulate)
     _add_to(out[2].array, dbias, accumulate)
 
 
 def RmsNormForward(x: Any, weight: Any, eps: float, *, out: Any) -> None:
-    _rms_norm(None, None, _rows(x), weight, eps, out)
+    _rms_norm(None, None, rows(x.array), weight, eps, out)
 
 
 def AddRmsNormForward(x: Any, residual: Any, weight: Any, eps: float, *, out: Any) -> None:
-    _rms_norm(_rows(x), _rows(residual), _rows(out[0]), weight, eps, out[1:])
+    _rms_norm(rows(x.array), rows(residual.array), rows(out[0].array), weight, eps, out[1:])
 
 
 def _rms_norm(
     a: np.ndarray | None, b: np.ndarray | None, x: np.ndarray, weight: Any, eps: float, out: Any
 ) -> None:
     """Fill out (y, rstd) for rows x, which a + b goes into first where they are given."""
-    y, rstd, w = _rows(out[0]), out[1].array.reshape(-1), weight.array
+    y, rstd, w = rows(out[0].array), out[1].array.reshape(-1), weight.array
     for i in row_blocks(*x.shape):
         if a is not None and b is not None:
             np.add(a[i], b[i], out=x[i])
@@ -131,7 +126,7 @@ def RmsNormBackward(x: Any, weight: Any, rstd: Any, grad: Any, *, out: Any, accu
 def AddRmsNormBackward(
     sum: Any, weight: Any, rstd: Any, grad_sum: Any, grad: Any, *, out: Any, accumulate: bool = False
 ) -> None:
-    x, dy, dx = _rows(sum), _rows(grad), _rows(out[0])
+    x, dy, dx = rows(sum.array), rows(grad.array), rows(out[0].array)
     r, w = rstd.array.reshape(-1, 1), weight.array
     width = x.shape[1]
     dweight = np.zeros(width, w.dtype)
@@ -146,5 +141,5 @@ def AddRmsNormBackward(
         d -= h
         d *= r[i]
         if grad_sum is not None:
-            d += _rows(grad_sum)[i]
+            d += rows(grad_sum.array)[i]
     _add_to(out[1].array, dweight, accumulate)

@@ -47,13 +47,14 @@ def MatmulBackwardOther(xp: Any, a: Any, grad: Any, shape: tuple[int, ...]) -> A
 def Gemm(
     xp: Any, a: Any, b: Any, c: Any, alpha: float, beta: float, transpose_a: bool, transpose_b: bool
 ) -> None:
-    a, b, held = (_wide(xp, t) for t in (a, b, c))
+    a, b, held = (widened(xp, t) for t in (a, b, c))
     a, b = xp.matrix_transpose(a) if transpose_a else a, xp.matrix_transpose(b) if transpose_b else b
     y = xp.matmul(a, b) * alpha
     c[...] = xp.astype(y + held * beta if beta else y, c.dtype)
 
 
-def _wide(xp: Any, array: Any) -> Any:
+def widened(xp: Any, array: Any) -> Any:
+    """Return a floating array in the precision to compute in: float64 as it is, else float32."""
     return array if str(array.dtype).endswith("float64") else xp.astype(array, xp.float32, copy=False)
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .linear import widened
 from .registry import array_kernel
-
-
-def _wide(xp: Any, array: Any) -> Any:
-    return array if str(array.dtype).endswith("float64") else xp.astype(array, xp.float32, copy=False)
 
 
 def bias_corrections(beta1: float, beta2: float, step: int) -> tuple[float, float]:
@@ -28,9 +25,9 @@ def AdamW(
 ) -> None:  # fmt: skip
     bias1, bias2 = bias_corrections(beta1, beta2, step)
     for p, g, m, v in zip(params, grads, ms, vs, strict=True):
-        g, wide = _wide(xp, g), _wide(xp, p)
-        new_m = _wide(xp, m) * beta1 + g * (1.0 - beta1)
-        new_v = _wide(xp, v) * beta2 + g * g * (1.0 - beta2)
+        g, wide = widened(xp, g), widened(xp, p)
+        new_m = widened(xp, m) * beta1 + g * (1.0 - beta1)
+        new_v = widened(xp, v) * beta2 + g * g * (1.0 - beta2)
         update = (new_m / bias1) / (xp.sqrt(new_v / bias2) + eps)
         p[...] = xp.astype(wide * (1.0 - lr * weight_decay) - update * lr, p.dtype)
         m[...] = xp.astype(new_m, m.dtype)
@@ -43,11 +40,11 @@ def SGD(
     lr: float, momentum: float, dampening: float, weight_decay: float, nesterov: bool, first: bool,
 ) -> None:  # fmt: skip
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
-        g, wide = _wide(xp, g), _wide(xp, p)
+        g, wide = widened(xp, g), widened(xp, p)
         if weight_decay:
             g = g + wide * weight_decay
         if momenta:
-            b = g if first else _wide(xp, momenta[i]) * momentum + g * (1.0 - dampening)
+            b = g if first else widened(xp, momenta[i]) * momentum + g * (1.0 - dampening)
             momenta[i][...] = xp.astype(b, momenta[i].dtype)
             g = g + b * momentum if nesterov else b
         p[...] = xp.astype(wide - g * lr, p.dtype)
@@ -84,4 +81,4 @@ def AllFinite(xp: Any, tensors: Any) -> Any:
 @array_kernel()
 def ScaleInPlace(xp: Any, tensors: Any, factor: float) -> None:
     for t in tensors:
-        t[...] = xp.astype(_wide(xp, t) * factor, t.dtype)
+        t[...] = xp.astype(widened(xp, t) * factor, t.dtype)

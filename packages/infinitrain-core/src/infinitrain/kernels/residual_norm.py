@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from . import norm, rms_norm
+from .linear import widened
 from .registry import array_kernel
-
-
-def _wide(xp: Any, x: Any) -> Any:
-    return x if x.dtype in (xp.float32, xp.float64) else xp.astype(x, xp.float32)
 
 
 def _sum(xp: Any, x: Any, residual: Any) -> tuple[Any, Any]:
     """Return x + residual in their promoted dtype, and the same values in the precision to compute in."""
-    total = _wide(xp, x) + _wide(xp, residual)
+    total = widened(xp, x) + widened(xp, residual)
     if x.dtype == residual.dtype:
         total = xp.astype(total, x.dtype, copy=False)
-    return total, _wide(xp, total)
+    return total, widened(xp, total)
 
 
 # Exact: what is normalised is the rounded sum, so the arguments' own dtypes matter.
@@ -26,8 +23,8 @@ def _sum(xp: Any, x: Any, residual: Any) -> tuple[Any, Any]:
 @array_kernel(exact=True)
 def AddLayerNormForward(xp: Any, x: Any, residual: Any, weight: Any, bias: Any, eps: float) -> Any:
     total, values = _sum(xp, x, residual)
-    bias = None if bias is None else _wide(xp, bias)
-    return (total, *norm.LayerNormForward(xp, values, _wide(xp, weight), bias, eps))
+    bias = None if bias is None else widened(xp, bias)
+    return (total, *norm.LayerNormForward(xp, values, widened(xp, weight), bias, eps))
 
 
 @array_kernel()
@@ -41,7 +38,7 @@ def AddLayerNormBackward(
 @array_kernel(exact=True)
 def AddRmsNormForward(xp: Any, x: Any, residual: Any, weight: Any, eps: float) -> Any:
     total, values = _sum(xp, x, residual)
-    return (total, *rms_norm.RmsNormForward(xp, values, _wide(xp, weight), eps))
+    return (total, *rms_norm.RmsNormForward(xp, values, widened(xp, weight), eps))
 
 
 @array_kernel()

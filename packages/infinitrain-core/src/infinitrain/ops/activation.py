@@ -8,6 +8,7 @@ from ..autograd.function import Function
 from ..backend.optable import Results, Tensor, op, require_dtype, require_shape
 from ..dtype import float32
 from ..errors import InfiniTrainError
+from .functions import OfInputs, OfResult
 
 FORMS = ("tanh", "none")
 
@@ -89,38 +90,14 @@ class Gelu(Function, op=GeluForward):
         return GeluBackward(x, grad, ctx.approximate), None
 
 
-class Relu(Function, op=ReluForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        y = ReluForward(x)
-        ctx.save(y)  # rather than x: what comes next mostly keeps it too
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return ReluBackward(grad, *ctx.saved)
+class Relu(OfResult, op=ReluForward):  # what comes next mostly keeps the result too
+    ...
 
 
-class Silu(Function, op=SiluForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save(x)
-        return SiluForward(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return SiluBackward(grad, *ctx.saved)
+class Silu(OfInputs, op=SiluForward): ...
 
 
-class Erf(Function, op=ErfForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save(x)
-        return ErfForward(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return ErfBackward(grad, *ctx.saved)
+class Erf(OfInputs, op=ErfForward): ...
 
 
 def gelu(x: Any, approximate: str = "tanh") -> Any:

@@ -11,6 +11,7 @@ from ..dtype import float32, promote
 from ..errors import DtypeError
 from .base import Cast
 from .elementwise import bounds, number, operand_gradients
+from .functions import OfInputs
 
 
 @op(profile="training", dtypes="numeric", gradient="ClampBackward")
@@ -70,26 +71,10 @@ class Clamp(Function, op=ClampForward):
         return ClampBackward(grad, *ctx.saved, *ctx.bounds), None, None
 
 
-class Maximum(Function, op=MaximumForward):
-    @staticmethod
-    def forward(ctx: Any, a: Any, b: Any) -> Any:
-        ctx.save(a, b)
-        return MaximumForward(a, b)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return MaximumBackward(grad, *ctx.saved)
+class Maximum(OfInputs, op=MaximumForward): ...
 
 
-class Minimum(Function, op=MinimumForward):
-    @staticmethod
-    def forward(ctx: Any, a: Any, b: Any) -> Any:
-        ctx.save(a, b)
-        return MinimumForward(a, b)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return MinimumBackward(grad, *ctx.saved)
+class Minimum(OfInputs, op=MinimumForward): ...
 
 
 def clamp(x: Any, low: Any = None, high: Any = None) -> Any:

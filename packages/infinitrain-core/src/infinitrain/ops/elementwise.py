@@ -10,6 +10,7 @@ from ..dtype import DType, bool_, float32, int64, promote
 from ..errors import DtypeError
 from ..tensor import Tensor as UserTensor
 from .base import Cast
+from .functions import OfInputs
 from .shape import ExpandBackward
 from .unary import NegForward, neg
 
@@ -231,15 +232,7 @@ class Div(Function, op=DivForward):
         return DivBackward(grad, a, b)
 
 
-class PowTensor(Function, op=PowTensorForward):
-    @staticmethod
-    def forward(ctx: Any, a: Any, b: Any) -> Any:
-        ctx.save(a, b)
-        return PowTensorForward(a, b)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return PowTensorBackward(grad, *ctx.saved)
+class PowTensor(OfInputs, op=PowTensorForward): ...
 
 
 class AddScalar(Function, op=AddScalarForward):

@@ -19,6 +19,7 @@ from ..backend.optable import (
 from ..dtype import float32, int64
 from ..errors import ShapeError
 from .base import flag, rank
+from .functions import OfInputs
 
 
 def reduced(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
@@ -146,65 +147,47 @@ def _extreme_gradient(grad: Any, x: Any, y: Any, axes: tuple[int, ...], keepdims
     return [(x.shape, grad.dtype)]
 
 
-class Sum(Function, op=SumForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+class _Spread(OfInputs):
+    """A reduction whose gradient needs no more than the input's shape."""
+
+    @classmethod
+    def forward(cls, ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
         ctx.how = x.shape, axes, keepdims
-        return SumForward(x, axes, keepdims)
+        return cls.forward_op(x, axes, keepdims)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return SumBackward(grad, *ctx.how), None, None
-
-
-class Mean(Function, op=MeanForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        ctx.how = x.shape, axes, keepdims
-        return MeanForward(x, axes, keepdims)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return MeanBackward(grad, *ctx.how), None, None
+    @classmethod
+    def backward(cls, ctx: Any, grad: Any) -> Any:
+        return cls.backward_op(grad, *ctx.how), None, None
 
 
-class Max(Function, op=MaxForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        y = MaxForward(x, axes, keepdims)
+class _OfBoth(OfInputs):
+    """A reduction whose gradient needs its input and its result."""
+
+    @classmethod
+    def forward(cls, ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        y = cls.forward_op(x, axes, keepdims)
         ctx.save(x, y)
         ctx.how = axes, keepdims
         return y
 
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return MaxBackward(grad, *ctx.saved, *ctx.how), None, None
+    @classmethod
+    def backward(cls, ctx: Any, grad: Any) -> Any:
+        return cls.backward_op(grad, *ctx.saved, *ctx.how), None, None
 
 
-class Min(Function, op=MinForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        y = MinForward(x, axes, keepdims)
-        ctx.save(x, y)
-        ctx.how = axes, keepdims
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return MinBackward(grad, *ctx.saved, *ctx.how), None, None
+class Sum(_Spread, op=SumForward): ...
 
 
-class Norm(Function, op=NormForward):
-    @staticmethod
-    def forward(ctx: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        y = NormForward(x, axes, keepdims)
-        ctx.save(x, y)
-        ctx.how = axes, keepdims
-        return y
+class Mean(_Spread, op=MeanForward): ...
 
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return NormBackward(grad, *ctx.saved, *ctx.how), None, None
+
+class Max(_OfBoth, op=MaxForward): ...
+
+
+class Min(_OfBoth, op=MinForward): ...
+
+
+class Norm(_OfBoth, op=NormForward): ...
 
 
 class CumSum(Function, op=CumSumForward):

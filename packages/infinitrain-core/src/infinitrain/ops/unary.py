@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..autograd.function import Function
 from ..backend.optable import Results, Tensor, op, require_dtype, require_shape
 from ..dtype import float32
+from .functions import OfInputs, OfResult
 
 
 def _floating(x: Any) -> Results:
@@ -146,32 +146,6 @@ def SigmoidBackward(grad: Tensor, y: Tensor) -> Results:
     return _gradient(grad, "y", y)
 
 
-class _OfInput(Function):
-    """A function whose gradient needs its input."""
-
-    forward_op: Callable[..., Any]
-    backward_op: Callable[..., Any]
-
-    @classmethod
-    def forward(cls, ctx: Any, x: Any) -> Any:
-        ctx.save(x)
-        return cls.forward_op(x)
-
-    @classmethod
-    def backward(cls, ctx: Any, grad: Any) -> Any:
-        return cls.backward_op(grad, *ctx.saved)
-
-
-class _OfResult(_OfInput):
-    """A function whose gradient needs its result only, so that the input's memory can go."""
-
-    @classmethod
-    def forward(cls, ctx: Any, x: Any) -> Any:
-        y = cls.forward_op(x)
-        ctx.save(y)
-        return y
-
-
 class Neg(Function, op=NegForward):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -182,44 +156,34 @@ class Neg(Function, op=NegForward):
         return NegForward(grad)
 
 
-class Abs(_OfInput, op=AbsForward):
-    forward_op, backward_op = AbsForward, AbsBackward
+class Abs(OfInputs, op=AbsForward): ...
 
 
-class Reciprocal(_OfInput, op=ReciprocalForward):
-    forward_op, backward_op = ReciprocalForward, ReciprocalBackward
+class Reciprocal(OfInputs, op=ReciprocalForward): ...
 
 
-class Exp(_OfResult, op=ExpForward):
-    forward_op, backward_op = ExpForward, ExpBackward
+class Exp(OfResult, op=ExpForward): ...
 
 
-class Log(_OfInput, op=LogForward):
-    forward_op, backward_op = LogForward, LogBackward
+class Log(OfInputs, op=LogForward): ...
 
 
-class Sqrt(_OfResult, op=SqrtForward):
-    forward_op, backward_op = SqrtForward, SqrtBackward
+class Sqrt(OfResult, op=SqrtForward): ...
 
 
-class Rsqrt(_OfInput, op=RsqrtForward):
-    forward_op, backward_op = RsqrtForward, RsqrtBackward
+class Rsqrt(OfInputs, op=RsqrtForward): ...
 
 
-class Sin(_OfInput, op=SinForward):
-    forward_op, backward_op = SinForward, SinBackward
+class Sin(OfInputs, op=SinForward): ...
 
 
-class Cos(_OfInput, op=CosForward):
-    forward_op, backward_op = CosForward, CosBackward
+class Cos(OfInputs, op=CosForward): ...
 
 
-class Tanh(_OfResult, op=TanhForward):
-    forward_op, backward_op = TanhForward, TanhBackward
+class Tanh(OfResult, op=TanhForward): ...
 
 
-class Sigmoid(_OfResult, op=SigmoidForward):
-    forward_op, backward_op = SigmoidForward, SigmoidBackward
+class Sigmoid(OfResult, op=SigmoidForward): ...
 
 
 def neg(x: Any) -> Any:
