@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from infinitrain_conformance.cli import main
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # for `differences`, which several tests draw from
 
 
 class Outcome:

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from differences import slope
 
 from infinitrain_conformance.oracles import activation, clamp, dropout
-
-
-def slope(f, x, grad, step=1e-6):
-    """Return the gradient of sum(f(x) * grad) by central differences."""
-    found = np.zeros_like(x)
-    for at in np.ndindex(*x.shape):
-        up, down = x.copy(), x.copy()
-        up[at] += step
-        down[at] -= step
-        found[at] = ((f(up) - f(down)) * grad).sum() / (2 * step)
-    return found
 
 
 @pytest.fixture

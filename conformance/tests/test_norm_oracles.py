@@ -6,21 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from differences import slope
 
 from infinitrain_conformance.oracles import norm, rope
 
 EPS = 1e-2
-
-
-def slope(f, x, step=1e-6):
-    """Return the gradient of the number f(x) by central differences."""
-    found = np.zeros_like(x)
-    for at in np.ndindex(*x.shape):
-        up, down = x.copy(), x.copy()
-        up[at] += step
-        down[at] -= step
-        found[at] = (f(up) - f(down)) / (2 * step)
-    return found
 
 
 @pytest.fixture

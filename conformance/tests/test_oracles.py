@@ -6,23 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from differences import slope
 
 from infinitrain_conformance.call import Call, poison
 from infinitrain_conformance.cases import Data
 from infinitrain_conformance.families import all_cases, first_cases, matrix
 from infinitrain_conformance.oracles import activation, attention, indexing, linear, loss, norm, optimizer
 from infinitrain_conformance.tolerances import TABLE, allowed
-
-
-def slope(f, x, grad, step=1e-6):
-    """Return the gradient of sum(f(x) * grad) by central differences."""
-    found = np.zeros_like(x)
-    for at in np.ndindex(*x.shape):
-        up, down = x.copy(), x.copy()
-        up[at] += step
-        down[at] -= step
-        found[at] = ((f(up) - f(down)) * grad).sum() / (2 * step)
-    return found
 
 
 @pytest.fixture

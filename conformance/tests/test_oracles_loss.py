@@ -6,20 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from differences import slope
 
 from infinitrain_conformance.oracles import linear_loss, loss
 
 IGNORE = -100
-
-
-def slope(f, x, step=1e-6):
-    found = np.zeros_like(x)
-    for at in np.ndindex(*x.shape):
-        up, down = x.copy(), x.copy()
-        up[at] += step
-        down[at] -= step
-        found[at] = (f(up) - f(down)) / (2 * step)
-    return found
 
 
 @pytest.fixture

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from differences import slope
 
 from infinitrain_conformance.oracles import indexing, reduction, scatter, shape, topk
-
-STEP = 1e-6
-
-
-def slope(f: Callable[[Any], Any], x: np.ndarray, grad: np.ndarray) -> np.ndarray:
-    """Return the gradient of sum(f(x) * grad) by central differences."""
-    found = np.zeros_like(x)
-    for at in np.ndindex(*x.shape):
-        up, down = x.copy(), x.copy()
-        up[at] += STEP
-        down[at] -= STEP
-        found[at] = ((f(up) - f(down)) * grad).sum() / (2 * STEP)
-    return found
-
 
 # name: (shape of x, forward of x -> y, backward of (grad, x, y) -> dx)
 INDEX = np.array([[0, 2, 2], [1, 0, 1]])

@@ -20,7 +20,7 @@ import pytest
 
 from . import details, summary
 from .expected import ExpectedFailures
-from .marks import case_of, group_of, is_external, seed_for, test_id
+from .marks import case_of, decline, group_of, is_external, seed_for, test_id
 from .options import pytest_addoption, spec_of
 from .outcomes import NO_KERNEL, declined, failure_text, is_foreign
 from .report import NO_BACKEND, USAGE, Case, Report, Result, read_journal
@@ -206,10 +206,10 @@ class Recorder:
             from infinitrain.backend import OPS
 
             if case.op not in OPS:
-                pytest.skip(f"{NO_KERNEL}{case.op}: this infinitrain-core has no such op")
+                decline(f"{NO_KERNEL}{case.op}: this infinitrain-core has no such op")
             missing = self.report.facts.get("missing_kernels", {})
             if any(case.op in ops for profile, ops in missing.items() if profile != "base"):
-                pytest.skip(f"{NO_KERNEL}{case.op}")
+                decline(f"{NO_KERNEL}{case.op}")
         if case.level != "L0":
             self.start_device(item.session)
 
@@ -244,13 +244,7 @@ class Recorder:
         case = case_of(item)
         if case is None:
             return report
-        if (
-            call.when == "setup"
-            and report.skipped
-            and str(getattr(call.excinfo, "value", "")).startswith(NO_KERNEL)
-        ):
-            report.conformance = "unsupported"  # type: ignore[attr-defined]
-        elif report.skipped and call.excinfo is not None and is_foreign(call.excinfo):
+        if report.skipped and call.excinfo is not None and is_foreign(call.excinfo):
             report.outcome = "failed"  # a kernel does not skip the test that runs it
             report.longrepr = (
                 f"{self.heading(case, item)}\n  the provider's code raised {call.excinfo.value!r}"

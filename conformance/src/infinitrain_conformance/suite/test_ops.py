@@ -10,7 +10,7 @@ import pytest
 from infinitrain_conformance import checks
 from infinitrain_conformance.cases import Data, OpCase
 from infinitrain_conformance.check import compare, expect
-from infinitrain_conformance.families import level_of
+from infinitrain_conformance.families import first_cases, level_of
 from infinitrain_conformance.oracles import Want
 from infinitrain_conformance.target import Target
 
@@ -89,8 +89,8 @@ EXACT = (
         pytest.param(
             case, "int64", id=f"{case}-int64", marks=pytest.mark.contract("4.1", level="L2", op=case.op)
         )
-        for case, dtype in checks.planned("offset_arguments")
-        if case.op in EXACT and dtype == "float32"
+        for case in first_cases()
+        if case.op in EXACT
     ],
 )
 def test_wide_integers(case: OpCase, dtype: str, target: Target, seed: int, heading: str) -> None:
