@@ -147,6 +147,7 @@ def run_rank(given: dict[str, Any]) -> int:
         say(str(error))
         return 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher sends a second one
         comm.fail("interrupted")
         return 130
     except Exception as error:
@@ -179,4 +180,5 @@ if __name__ == "__main__":
         status = main()
     except KeyboardInterrupt:
         status = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interpreter ends in peace
     sys.exit(status)
