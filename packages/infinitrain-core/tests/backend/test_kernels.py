@@ -9,8 +9,10 @@ import pytest
 
 import infinitrain as it
 from infinitrain.backend import NO_OP_KERNELS, OPS, check_kernels, register_kernel
+from infinitrain.backend.dispatch import find_kernel
+from infinitrain.backend.registration import require_record
 from infinitrain.device import DeviceType
-from infinitrain.errors import BackendRegistrationError, KernelError
+from infinitrain.errors import BackendRegistrationError, KernelError, UnsupportedShapeError
 from infinitrain.testing import HostRuntime, host_backend, temporary_backend
 
 ONE = DeviceType.PRIVATEUSE1
@@ -187,3 +189,75 @@ def test_views_share_memory() -> None:
         x.fill_(7.0)
         assert back.tolist() == [[7.0] * 3] * 2
         assert sorted(NO_OP_KERNELS) == ["NoOpBackward", "NoOpForward"]
+
+
+# Several kernels --------------------------------------------------------------------------------------------
+
+
+def constant(number: float) -> Callable[..., None]:
+    """A kernel of Fill that writes ``number``, whatever it is given."""
+
+    def kernel(x: Any, value: float) -> None:
+        x.array[...] = number
+
+    return kernel
+
+
+def few_columns(x: Any, value: float) -> bool:
+    return bool(x.shape[-1] < 4)
+
+
+def test_kernels_are_asked_in_the_order_of_registration() -> None:
+    """[contract 4.3]"""
+    asked: list[tuple[int, ...]] = []
+
+    def narrow(x: Any, value: float) -> bool:
+        asked.append(x.shape)
+        return few_columns(x, value)
+
+    def kernels() -> None:
+        register_kernel(ONE, "Fill", constant(1.0), dtypes=("float32",), supports=narrow)
+        register_kernel(ONE, "Fill", constant(2.0), dtypes=("float32",))
+        register_kernel(ONE, "Fill", constant(3.0))
+
+    with temporary_backend(host_backend(kernels=kernels)):
+        for _ in range(3):
+            assert it.full((2, 3), 9.0, device="testdev").tolist() == [[1.0] * 3] * 2
+        assert asked == [(2, 3)]  # once for a shape
+        assert it.full((1, 4), 9.0, device="testdev").tolist() == [[2.0] * 4]
+        assert it.full((1, 2), 9, dtype="int32", device="testdev").tolist() == [[3, 3]]
+
+
+def test_a_kernel_behind_one_that_takes_everything_is_a_mistake() -> None:
+    """[contract 4.3]"""
+
+    def kernels() -> None:
+        register_kernel(ONE, "Fill", constant(1.0))
+        register_kernel(ONE, "Fill", constant(2.0), dtypes=("float32",))
+
+    with (
+        pytest.raises(
+            BackendRegistrationError, match=r"Fill is registered twice.*leaves nothing to the second"
+        ),
+        temporary_backend(host_backend(kernels=kernels)),
+    ):
+        pass
+
+
+def test_a_call_that_no_kernel_takes_is_named() -> None:
+    """[contract 4.7]"""
+
+    def kernels() -> None:
+        register_kernel(
+            ONE, "AllFinite", lambda tensors, *, out: None, supports=lambda tensors: len(tensors) < 2
+        )
+
+    with temporary_backend(host_backend(kernels=kernels)):
+        x = it.ones(3, device="testdev")
+        assert find_kernel(OPS["AllFinite"], ONE, {"float32"}, ((x,),)).layer == "explicit"
+        assert find_kernel(OPS["AllFinite"], ONE, {"float32"}, ((x, x),)).layer == "array"
+        del require_record(ONE).kernels["AllFinite"]["array"]
+        with pytest.raises(
+            UnsupportedShapeError, match=r"AllFinite does not take AllFinite\(tensors: 2 tensors\)"
+        ):
+            find_kernel(OPS["AllFinite"], ONE, {"float32"}, ((x, x),))

@@ -205,5 +205,5 @@ def _implements(runtime: Any, method: str) -> bool:
 
 
 def _layers(record: BackendRecord, op: str) -> tuple[KernelLayer, ...]:
-    kernels = record.kernels.get(op, {}) | ({"composite": COMPOSITES[op]} if op in COMPOSITES else {})
-    return tuple(KernelLayer(name, kernels[name].dtypes) for name in LAYERS if name in kernels)
+    layers = record.kernels.get(op, {}) | ({"composite": (COMPOSITES[op],)} if op in COMPOSITES else {})
+    return tuple(KernelLayer(k.layer, k.dtypes) for name in LAYERS for k in layers.get(name, ()))

@@ -23,6 +23,7 @@ from ..errors import (
     NotSupportedError,
     OutOfMemoryError,
     UnsupportedDtypeError,
+    UnsupportedShapeError,
 )
 from . import registration, runtime, styles
 from .arguments import as_tuple, check_arguments, check_results, common_device, describe
@@ -93,7 +94,7 @@ def _build(row: Op, plans: dict[Any, Plan], args: tuple[Any, ...]) -> Plan:
     results = tuple(TensorSpec.of(shape, dtype, device) for shape, dtype in inferred)
     impl = runtime.check_device(device)
     record = registration.require_record(device.type)
-    kernel = find_kernel(row, device.type, dtypes)
+    kernel = find_kernel(row, device.type, dtypes, args)
     plan = _make(row, results, device, impl, record, kernel, args)
     if len(plans) >= MAX_PLANS:
         plans.clear()
@@ -112,8 +113,10 @@ def layer_cap() -> int:
     return LAYERS.index(text)
 
 
-def find_kernel(row: Op, type: Any, dtypes: Set[str] = frozenset()) -> Kernel:
-    """Return the kernel of the highest layer present that takes these dtypes (names).
+def find_kernel(
+    row: Op, type: Any, dtypes: Set[str] = frozenset(), args: tuple[Any, ...] | None = None
+) -> Kernel:
+    """Return the first kernel, from the highest layer present down, that takes these dtypes (names) and arguments.
 
     Raises KernelNotFoundError, or UnsupportedDtypeError when there is one for other dtypes only
     [contract 4.3, 4.6, 4.7].
@@ -124,12 +127,19 @@ def find_kernel(row: Op, type: Any, dtypes: Set[str] = frozenset()) -> Kernel:
     cap = layer_cap()
     order = (*LAYERS[cap:], *reversed(LAYERS[:cap]))  # an op with nothing below the cap runs all the same
     for layer in order:
-        kernel = layers.get(layer) or (COMPOSITES.get(row.name) if layer == "composite" else None)
-        if kernel is None:
-            continue
-        if kernel.dtypes is None or dtypes <= set(kernel.dtypes):
-            return kernel
-        limited = kernel
+        own: tuple[Kernel, ...] = layers.get(layer, ())
+        if layer == "composite" and row.name in COMPOSITES:
+            own = (COMPOSITES[row.name],)
+        for kernel in own:
+            if kernel.takes(dtypes, args):
+                return kernel
+            limited = kernel
+    if limited is not None and args is not None and limited.takes(dtypes):
+        raise UnsupportedShapeError(
+            f"backend {type_name(type)!r}: kernel {row.name} does not take {describe(row, args)} [contract 4.7]",
+            op=row.name,
+            device=type_name(type),
+        )
     if limited is not None and limited.dtypes is not None:
         strange = ", ".join(sorted(dtypes - set(limited.dtypes)))
         raise UnsupportedDtypeError(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any, ClassVar, Final
 
 from ..device import DeviceType
@@ -26,12 +27,19 @@ class Kernel:
     fn: Callable[..., Any] | str
     params: tuple[str, ...] | None = None
     dtypes: tuple[str, ...] | None = None
+    supports: Callable[..., bool] | None = None
     as_inferred: ClassVar[bool] = False  # results are made from the inferred specs: nothing is left to check
 
     def resolve(self) -> Callable[..., Any]:
         """Return the callable, importing it when it was given as a path."""
         fn: Callable[..., Any] = import_path(self.fn) if isinstance(self.fn, str) else self.fn
         return fn
+
+    def takes(self, dtypes: Set[str], args: tuple[Any, ...] | None = None) -> bool:
+        """Tell whether the kernel is for a call with these dtypes and, where they are given, these arguments."""
+        if self.dtypes is not None and not dtypes <= set(self.dtypes):
+            return False
+        return self.supports is None or args is None or self.supports(*args)
 
     def adapt(self, row: Op, results: Any, impl: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
         """Return the kernel for one plan, made for arguments like ``args``; the array layer overrides this."""
@@ -57,6 +65,7 @@ def register_kernel(
     *,
     params: Sequence[str] | None = None,
     dtypes: Sequence[str] | None = None,
+    supports: Callable[..., bool] | None = None,
 ) -> None:
     """Register an explicit kernel for op ``name``, inside ``register_kernels``.
 
@@ -65,7 +74,9 @@ def register_kernel(
     ``out`` and ``accumulate`` among them, where a signature cannot be read: a ctypes function is then called
     with everything in that order. An import path ``"pkg.mod:function"`` is resolved at first dispatch.
     ``dtypes`` limits the kernel to calls whose tensors, indices and masks aside, all have one of these dtypes;
-    others go to the layer below.
+    others go to the layer below. ``supports`` limits it further: called with the op's arguments once per combination of
+    shapes, dtypes and attributes, which is all that it may look at, it tells whether the kernel is for them. An op may
+    have several explicit kernels, asked in the order in which they were registered; all but the last are limited.
 
     What is wrong with it is reported at the end of the registration, together with everything else.
     """
@@ -84,10 +95,14 @@ def register_kernel(
             f"kernel {name}: unknown dtypes {strange}; known: {', '.join(sorted(known))} [contract 4.4]"
         )
     layers = record.kernels.setdefault(name, {})
-    if "explicit" in layers:
-        record.problems.append(f"kernel {name} is registered twice in the explicit layer [contract 4.3]")
+    before = layers.get("explicit", ())
+    if before and before[-1].dtypes is None and before[-1].supports is None:
+        record.problems.append(
+            f"kernel {name} is registered twice in the explicit layer, and the first, which has neither dtypes= nor "
+            "supports=, leaves nothing to the second [contract 4.3]"
+        )
         return
-    layers["explicit"] = Kernel(name, "explicit", fn, _tuple(params), _tuple(dtypes))
+    layers["explicit"] = (*before, Kernel(name, "explicit", fn, _tuple(params), _tuple(dtypes), supports))
 
 
 def _tuple(names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -188,7 +203,7 @@ def check_kernels(type: DeviceType) -> list[str]:
     record, problems = require_record(type), []
     failed: set[str] = set()
     for name, layers in record.kernels.items():
-        for kernel in layers.values():
+        for kernel in chain.from_iterable(layers.values()):
             try:
                 fn = kernel.resolve()
                 if hasattr(kernel, "library"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from ..device import BUILTIN_NAMES, DeviceType
@@ -132,7 +133,7 @@ def content_problems(record: BackendRecord, failures: dict[str, Exception]) -> l
         missing = [name for name in BASE_OPS if not record.kernels.get(name)]
         problems += [f"required kernel {name} is missing [contract 2.3]" for name in missing]
     for op_name, layers in record.kernels.items():
-        for kernel in layers.values():
+        for kernel in chain.from_iterable(layers.values()):
             problem = signature_problem(OPS[op_name], kernel, record.contract)
             if problem:
                 problems.append(problem)

@@ -54,7 +54,9 @@ class BackendRecord:
         self.contract: tuple[int, int] = CONTRACT
         self.runtime: Any = None
         self.ccl: CclImpl | None = None
-        self.kernels: dict[str, dict[str, Kernel]] = {}  # op name -> layer -> kernel
+        self.kernels: dict[
+            str, dict[str, tuple[Kernel, ...]]
+        ] = {}  # op name -> layer -> kernels, first first
         self.missing_array_kernels: tuple[str, ...] = ()
         given = registration.capabilities
         self.capabilities = given if isinstance(given, Capabilities) else Capabilities()

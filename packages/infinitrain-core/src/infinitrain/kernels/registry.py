@@ -124,8 +124,8 @@ def register_array_kernels(
         if "array" in layers:
             record.problems.append("register_array_kernels was called twice [contract 4.3]")
             return ()
-        layers["array"] = kernel
+        layers["array"] = (kernel,)
     for name, view in NO_OP_KERNELS.items():
-        record.kernels.setdefault(name, {})["array"] = Kernel(name, "array", view)
+        record.kernels.setdefault(name, {})["array"] = (Kernel(name, "array", view),)
     record.missing_array_kernels = tuple(missing)
     return record.missing_array_kernels

@@ -115,11 +115,11 @@ def kernel_fault(op: str, clause: str, level: str) -> Callable[[Callable[[Call],
     """Declare a function in the place of the array kernel of ``op``."""
 
     def declare(fn: Callable[[Call], Any]) -> Any:
-        def install(kernels: dict[str, dict[str, Kernel]]) -> None:
+        def install(kernels: dict[str, dict[str, tuple[Kernel, ...]]]) -> None:
             spoilt = _Spoilt(op, "array", fn)
             object.__setattr__(spoilt, "original", _array_layer(kernels, op, fn.__name__))
             object.__setattr__(spoilt, "spoil", fn)
-            kernels[op]["array"] = spoilt
+            kernels[op]["array"] = (spoilt,)
 
         _declare(fn, clause, level, "kernels", install, op)
         return fn
@@ -131,9 +131,9 @@ def explicit_fault(op: str, clause: str, level: str) -> Callable[[Callable[..., 
     """Declare an explicit, destination-style kernel of ``op`` that is wrong."""
 
     def declare(fn: Callable[..., None]) -> Any:
-        def install(kernels: dict[str, dict[str, Kernel]]) -> None:
+        def install(kernels: dict[str, dict[str, tuple[Kernel, ...]]]) -> None:
             _array_layer(kernels, op, fn.__name__)
-            kernels[op]["explicit"] = Kernel(op, "explicit", fn)
+            kernels[op]["explicit"] = (Kernel(op, "explicit", fn),)
 
         _declare(fn, clause, level, "kernels", install, op)
         return fn
@@ -141,9 +141,9 @@ def explicit_fault(op: str, clause: str, level: str) -> Callable[[Callable[..., 
     return declare
 
 
-def _array_layer(kernels: dict[str, dict[str, Kernel]], op: str, fault: str) -> Kernel:
+def _array_layer(kernels: dict[str, dict[str, tuple[Kernel, ...]]], op: str, fault: str) -> Kernel:
     try:
-        return kernels[op]["array"]
+        return kernels[op]["array"][0]
     except KeyError:
         raise BackendInitError(
             f"fault {fault} needs a kernel of {op}, which this core does not have"
