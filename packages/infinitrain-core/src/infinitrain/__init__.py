@@ -13,6 +13,7 @@ from . import tensor as _tensor
 from .__about__ import __version__
 from .autograd import autocast, enable_grad, is_autocast_enabled, is_grad_enabled, no_grad
 from .backend import DeviceGuard, synchronize
+from .cpu.threads import get_num_threads, set_num_threads
 from .creation import arange, empty, from_dlpack, from_numpy, full, ones, tensor, zeros
 from .device import CPU, Device, DeviceType
 from .dtype import (
@@ -65,6 +66,7 @@ __all__ = [
     "from_dlpack",
     "from_numpy",
     "full",
+    "get_num_threads",
     "gradcheck",
     "int8",
     "int16",
@@ -79,6 +81,7 @@ __all__ = [
     "ops",
     "optim",
     "random",
+    "set_num_threads",
     "synchronize",
     "tensor",
     "uint8",

@@ -11,7 +11,7 @@ from .capabilities import Capabilities, Option
 from .discovery import distribution
 from .dispatch import COMPOSITES, unmet
 from .guard_impl import GROUPS, DeviceGuardImpl
-from .kernels import LAYERS
+from .kernels import LAYERS, Kernel
 from .optable import DTYPES, OPS, PROFILES
 from .optext import dotted
 from .registration import BackendRecord, require_record
@@ -206,4 +206,11 @@ def _implements(runtime: Any, method: str) -> bool:
 
 def _layers(record: BackendRecord, op: str) -> tuple[KernelLayer, ...]:
     layers = record.kernels.get(op, {}) | ({"composite": (COMPOSITES[op],)} if op in COMPOSITES else {})
-    return tuple(KernelLayer(k.layer, k.dtypes) for name in LAYERS for k in layers.get(name, ()))
+    return tuple(KernelLayer(name, _dtypes(layers[name])) for name in LAYERS if name in layers)
+
+
+def _dtypes(kernels: tuple[Kernel, ...]) -> tuple[str, ...] | None:
+    """Return what the kernels of a layer take between them; None is everything."""
+    if any(kernel.dtypes is None for kernel in kernels):
+        return None
+    return tuple(dict.fromkeys(name for kernel in kernels for name in kernel.dtypes or ()))

@@ -14,6 +14,7 @@ from . import (
     dropout,
     elementwise,
     erf,
+    fast,
     gated,
     gradients,
     indexing,
@@ -52,7 +53,8 @@ MODULES: dict[ModuleType, tuple[str, ...] | None] = {
 
 
 def register_explicit_kernels() -> None:
-    """Register every function of the modules above that is named like an op."""
+    """Register the fast kernels, then every function of the modules above that is named like an op."""
+    fast.register()
     for module, dtypes in MODULES.items():
         for name, fn in vars(module).items():
             if name in OPS:

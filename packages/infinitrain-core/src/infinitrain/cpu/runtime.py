@@ -18,6 +18,7 @@ from ..backend.runtime import DeviceGuardImpl, LaunchInfo
 from ..device import CPU, Device, DeviceType
 from ..dtype import DType
 from ..errors import OutOfMemoryError
+from . import threads
 
 ALIGNMENT = 64
 # mallopt(3) parameters. Large temporaries otherwise go to mmap and come back as fresh pages every time, which
@@ -59,6 +60,7 @@ class CpuRuntime(DeviceGuardImpl):
         NumPy's warnings on overflow and NaN are silenced for our kernels alone: they follow IEEE, and the training loop
         is where a non-finite loss is noticed.
         """
+        threads.start()
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"infinitrain\.(cpu|kernels)\.")
         if os.environ.get("INFINITRAIN_MALLOPT", "1") != "0" and sys.platform == "linux":
             mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
