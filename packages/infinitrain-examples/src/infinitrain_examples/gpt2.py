@@ -97,7 +97,7 @@ def train(
     config = run.config
     optimizer = build_optimizer(config, model)
     scheduler = LRScheduler(optimizer, build_schedule(config))
-    loss_of = CrossEntropyLoss()
+    loss_of = CrossEntropyLoss(in_place=True)
     micro_batches = accumulation_steps(config)
     steps, tokens = config.optimisation.num_iteration, config.optimisation.total_batch_size
     assert steps is not None
@@ -156,7 +156,7 @@ def validate(
     model: TransformerModel, data: TrainingData, config: Config, device: Device, stop: Interrupt
 ) -> float | None:
     """Return the mean loss over the validation batches, in nats per token; None once `stop` is true."""
-    loss_of = CrossEntropyLoss()
+    loss_of = CrossEntropyLoss(in_place=True)
     losses = []
     model.eval()
     with no_grad():

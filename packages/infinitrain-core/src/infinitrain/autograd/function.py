@@ -14,6 +14,7 @@ from ..errors import AutogradError
 from ..tensor import Tensor
 from .autocast import CASTING, cast_arguments
 from .grad_mode import state
+from .saved import keep
 
 _sequence = count().__next__
 
@@ -75,17 +76,32 @@ class Node:
             raise AutogradError(FREED.format(self.name))
         saved = self._saved
         if self._unpack is not None:
-            saved = tuple([None if t is None else self._unpack(t) for t in saved])
-        for tensor, version in zip(saved, self._versions):  # noqa: B905 - made together in _keep
+            return tuple([self.saved_at(i) for i in range(len(saved))])
+        for tensor, version in zip(saved, self._versions):  # noqa: B905 - made together in keep
             if tensor is not None:
                 now = tensor._version
                 if now is not None and now[0] != version >= 0:
-                    raise AutogradError(
-                        f"{self.name} saved {tensor.name or 'a tensor'} {list(tensor.shape)} for backward at "
-                        f"version {version}; {now[1]} has changed it since (version {now[0]}). "
-                        "Run backward before changing it, or change a copy [contract 4.10]"
-                    )
+                    raise self._changed(tensor, version)
         return saved
+
+    def saved_at(self, index: int) -> Any:
+        """One of the saved tensors; those that are made again or unpacked cost nothing before they are asked for."""
+        if self._edges is None:
+            raise AutogradError(FREED.format(self.name))
+        tensor, version = self._saved[index], self._versions[index]
+        if tensor is not None and self._unpack is not None:
+            tensor = self._unpack(tensor)
+        if tensor is not None and tensor._version is not None and tensor._version[0] != version >= 0:
+            raise self._changed(tensor, version)
+        return tensor
+
+    def _changed(self, tensor: Tensor, version: int) -> AutogradError:
+        now: Any = tensor._version
+        return AutogradError(
+            f"{self.name} saved {tensor.name or 'a tensor'} {list(tensor.shape)} for backward at "
+            f"version {version}; {now[1]} has changed it since (version {now[0]}). "
+            "Run backward before changing it, or change a copy [contract 4.10]"
+        )
 
     def free(self) -> None:
         """Drop what the call kept."""
@@ -245,6 +261,11 @@ class Function:
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError("a Function defines backward(ctx, *grads)")
 
+    rebuild: ClassVar[Any] = None
+    """A static method ``rebuild(ctx, index)`` that makes result ``index`` again from what forward saved, cheaply. Where
+    another call saves a large result, it keeps this node instead, and the result's memory goes after its last use.
+    """
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run forward and, when grad mode is on and an argument requires grad, record it."""
@@ -291,7 +312,7 @@ class Function:
         if result.__class__ is tuple:
             result = tuple([_own(r, given) for r in result])
             ctx._n_results = len(result)
-            _keep(ctx, result)
+            keep(ctx, result)
             for index, r in enumerate(result):
                 _attach(r, ctx, index)
             return result
@@ -299,7 +320,7 @@ class Function:
             if a is result:  # an argument must not become this call's result
                 result = _own(result, given)
         if ctx._saved:
-            _keep(ctx, (result,))
+            keep(ctx, (result,))
         spec = result.spec
         if spec.is_floating:
             result._node = ctx
@@ -333,32 +354,3 @@ def _attach(result: Any, ctx: Node, index: int) -> None:
 def _stream_of(device: Any) -> tuple[Any, Any] | None:
     runtime = get_device_guard_impl(device.type)
     return (device, runtime.current_stream(device)) if runtime.has_streams else None
-
-
-def _keep(ctx: Node, results: tuple[Any, ...]) -> None:
-    """Note the versions of what was saved; a saved result is kept as an alias, or it would keep its own node alive."""
-    saved = ctx._saved
-    for r in results:
-        for t in saved:
-            if t is r:
-                saved = tuple([x.view_as(x.spec) if x is t else x for x in saved])
-    versions = [0 if t is None or t._version is None else t._version[0] for t in saved]
-    if state.saved_hooks:
-        saved = _pack(ctx, saved, versions)
-    ctx._saved = saved
-    ctx._versions = versions
-
-
-def _pack(ctx: Node, saved: tuple[Any, ...], versions: list[int]) -> tuple[Any, ...]:
-    """Return what the innermost saved-tensor hook makes of ``saved``; hooks neither record nor see themselves."""
-    hooks, enabled = state.saved_hooks, state.enabled
-    pack, ctx._unpack = hooks[-1]
-    state.saved_hooks, state.enabled = (), False
-    try:
-        packed = tuple([None if t is None else pack(t) for t in saved])
-    finally:
-        state.saved_hooks, state.enabled = hooks, enabled
-    for i, (p, t) in enumerate(zip(packed, saved, strict=True)):
-        if p is not t:
-            versions[i] = -1  # a copy, or something else: changes of the original do not matter
-    return packed

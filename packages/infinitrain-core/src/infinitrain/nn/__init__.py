@@ -6,7 +6,7 @@ from .config import PRESETS, ConfigError, TransformerConfig
 from .containers import ModuleList, Sequential
 from .dropout import Dropout
 from .init import init_weights, name_paths
-from .layers import CrossEntropyLoss, Embedding, LayerNorm, Linear, RMSNorm
+from .layers import CrossEntropyLoss, Embedding, LayerNorm, Linear, LinearGELU, RMSNorm
 from .module import Module
 from .parameter import Parameter
 from .state import StateDictError
@@ -21,6 +21,7 @@ __all__ = [
     "Embedding",
     "LayerNorm",
     "Linear",
+    "LinearGELU",
     "Module",
     "ModuleList",
     "Parameter",

@@ -49,6 +49,14 @@ class Linear(Module):
         return f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")
 
 
+class LinearGELU(Linear):
+    """y = gelu(x weightᵀ + bias), in one pass: a Linear and the GELU (tanh form) of what it gives."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return y (..., out_features) for x (..., in_features)."""
+        return ops.linear_gelu(x, self.weight, self.bias)
+
+
 class Embedding(Module):
     """Rows of ``weight`` (num_embeddings, embedding_dim), which starts as N(0, 1), by number."""
 
@@ -107,6 +115,10 @@ class LayerNorm(Module):
         """Return y (..., size) for x (..., size)."""
         return ops.layer_norm(x, self.weight, self.bias, self.eps)
 
+    def of_sum(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (x + residual, its norm), in one pass; all (..., size)."""
+        return ops.add_layer_norm(x, residual, self.weight, self.bias, self.eps)
+
     def extra_repr(self) -> str:
         return f"{self.size}, eps={self.eps}" + ("" if self.bias is not None else ", bias=False")
 
@@ -130,6 +142,10 @@ class RMSNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return y (..., size) for x (..., size)."""
         return ops.rms_norm(x, self.weight, self.eps)
+
+    def of_sum(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (x + residual, its norm), in one pass; all (..., size)."""
+        return ops.add_rms_norm(x, residual, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.size}, eps={self.eps}"

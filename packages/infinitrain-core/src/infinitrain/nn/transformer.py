@@ -13,11 +13,10 @@ from ..dtype import DType, float32
 from ..errors import ShapeError
 from ..random import DEFAULT_SEED
 from ..tensor import Tensor
-from .activation import GELU
 from .config import TransformerConfig
 from .containers import ModuleList
 from .init import ZEROS, Normal, deferred, init_weights
-from .layers import Embedding, LayerNorm, Linear
+from .layers import Embedding, LayerNorm, Linear, LinearGELU
 from .module import Module
 
 _STD = 0.02
@@ -39,16 +38,19 @@ class MLP(Module):
     """Two linear layers with a GELU between them, (B, T, C) -> (B, T, C)."""
 
     def __init__(self, config: TransformerConfig, **options: Any) -> None:
-        self.c_fc = _linear(config.n_embd, config.ffn_hidden, config, _STD, options)
-        self.gelu = GELU()
+        self.c_fc = _linear(config.n_embd, config.ffn_hidden, config, _STD, options, LinearGELU)
         self.c_proj = _linear(config.ffn_hidden, config.n_embd, config, _residual_std(config), options)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.c_proj(self.gelu(self.c_fc(x)))
+        return self.c_proj(self.c_fc(x))
 
 
 class Block(Module):
-    """One layer of the transformer: attention, then MLP, each added to what comes in."""
+    """One layer of the transformer: attention, then MLP, each of the normalised sum of all before it.
+
+    (x, branch) -> (x, branch), each (B, T, C): a sum, and what the last layer adds to it. The next norm adds it in the
+    pass in which it reads the sum; before the first layer there is nothing to add, and branch is None.
+    """
 
     def __init__(self, config: TransformerConfig, **options: Any) -> None:
         self.ln_1 = LayerNorm(config.n_embd, config.norm_eps, **options)
@@ -56,9 +58,10 @@ class Block(Module):
         self.ln_2 = LayerNorm(config.n_embd, config.norm_eps, **options)
         self.mlp = MLP(config, **options)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
+    def forward(self, x: Tensor, branch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        x, h = (x, self.ln_1(x)) if branch is None else self.ln_1.of_sum(x, branch)
+        x, h = self.ln_2.of_sum(x, self.attn(h))
+        return x, self.mlp(h)
 
 
 class Trunk(Module):
@@ -79,9 +82,10 @@ class Trunk(Module):
                 f"tokens are (batch, time), time in 1 .. {self.block_size}; got shape {list(tokens.shape)}"
             )
         x = self.wte(tokens) + self.wpe(self._position_numbers(tokens.shape[1], tokens.device))
+        branch = None
         for block in self.h:
-            x = block(x)
-        return self.ln_f(x)
+            x, branch = block(x, branch)
+        return self.ln_f(x) if branch is None else self.ln_f.of_sum(x, branch)[1]
 
     def _position_numbers(self, length: int, device: Device) -> Tensor:
         found = self._positions.get((length, device))
@@ -135,9 +139,14 @@ def _residual_std(config: TransformerConfig) -> float:
 
 
 def _linear(
-    inputs: int, outputs: int, config: TransformerConfig, std: float, options: dict[str, Any]
+    inputs: int,
+    outputs: int,
+    config: TransformerConfig,
+    std: float,
+    options: dict[str, Any],
+    kind: type[Linear] = Linear,
 ) -> Linear:
-    layer = Linear(inputs, outputs, config.add_bias_linear, **options)
+    layer = kind(inputs, outputs, config.add_bias_linear, **options)
     layer.declared["weight"] = Normal(std)
     if layer.bias is not None:
         layer.declared["bias"] = ZEROS

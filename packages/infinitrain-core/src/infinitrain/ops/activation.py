@@ -85,6 +85,10 @@ class Gelu(Function, op=GeluForward):
         return GeluForward(x, approximate)
 
     @staticmethod
+    def rebuild(ctx: Any, index: int) -> Any:
+        return GeluForward(ctx.saved_at(0), ctx.approximate)
+
+    @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         (x,) = ctx.saved
         return GeluBackward(x, grad, ctx.approximate), None
@@ -94,7 +98,8 @@ class Relu(OfResult, op=ReluForward):  # what comes next mostly keeps the result
     ...
 
 
-class Silu(OfInputs, op=SiluForward): ...
+class Silu(OfInputs, op=SiluForward):
+    rebuild = OfInputs.again
 
 
 class Erf(OfInputs, op=ErfForward): ...

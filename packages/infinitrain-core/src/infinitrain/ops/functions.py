@@ -29,6 +29,11 @@ class OfInputs(Function):
     def backward(cls, ctx: Any, *grads: Any) -> Any:
         return cls.backward_op(*grads, *ctx.saved)
 
+    @staticmethod
+    def again(ctx: Any, index: int) -> Any:
+        """The forward once more: the ``rebuild`` of Functions whose forward is cheap."""
+        return ctx._fn.forward_op(*ctx.saved)
+
 
 class OfResult(OfInputs):
     """The same of the result alone, so that the input's memory can go."""

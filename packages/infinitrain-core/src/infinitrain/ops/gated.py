@@ -7,7 +7,7 @@ from typing import Any
 from ..autograd.function import Function
 from ..backend.optable import Results, Tensor, op, require_dtype, require_shape
 from ..errors import ShapeError
-from .activation import GeluBackward, check_form
+from .activation import GeluBackward, GeluForward, check_form
 from .linear import LinearBackwardBias, LinearBackwardInput, LinearBackwardWeight, LinearForward
 
 
@@ -52,6 +52,10 @@ class LinearGelu(Function, op=LinearGeluForward):
         return y
 
     @staticmethod
+    def rebuild(ctx: Any, index: int) -> Any:
+        return GeluForward(ctx.saved_at(2), ctx.approximate)
+
+    @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         x, weight, pre = ctx.saved
         dpre = GeluBackward(pre, grad, ctx.approximate)
@@ -68,6 +72,10 @@ class Swiglu(Function, op=SwigluForward):
     def forward(ctx: Any, gate_up: Any) -> Any:
         ctx.save(gate_up)
         return SwigluForward(gate_up)
+
+    @staticmethod
+    def rebuild(ctx: Any, index: int) -> Any:
+        return SwigluForward(ctx.saved_at(0))
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:

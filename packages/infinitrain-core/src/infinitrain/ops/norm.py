@@ -76,12 +76,17 @@ class LayerNorm(Function, op=LayerNormForward):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any, eps: float) -> Any:
         y, mean, rstd = LayerNormForward(x, weight, bias, eps)
-        ctx.save(x, weight, mean, rstd)
+        ctx.save(x, weight, mean, rstd, bias)
+        ctx.eps = eps
         return y
 
     @staticmethod
+    def rebuild(ctx: Any, index: int) -> Any:
+        return LayerNormForward(ctx.saved_at(0), ctx.saved_at(1), ctx.saved_at(4), ctx.eps)[0]
+
+    @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        x, weight, mean, rstd = ctx.saved
+        x, weight, mean, rstd, _ = ctx.saved
         return (*ctx.into_all((0, 1, 2), LayerNormBackward, x, weight, mean, rstd, grad), None)
 
 

@@ -13,7 +13,15 @@ from ..dtype import promote
 from ..errors import DtypeError
 from .base import epsilon
 from .elementwise import in_dtype
-from .norm import require_gradient, require_rows, require_scale, require_statistics, statistics_dtype
+from .norm import (
+    LayerNormForward,
+    require_gradient,
+    require_rows,
+    require_scale,
+    require_statistics,
+    statistics_dtype,
+)
+from .rms_norm import RmsNormForward
 
 
 def _require_sum(x: Any, residual: Any) -> None:
@@ -79,15 +87,20 @@ class AddLayerNorm(Function, op=AddLayerNormForward):
     @staticmethod
     def forward(ctx: Any, x: Any, residual: Any, weight: Any, bias: Any, eps: float) -> Any:
         total, y, mean, rstd = AddLayerNormForward(x, residual, weight, bias, eps)
-        ctx.save(total, weight, mean, rstd)
-        ctx.dtypes = x.dtype, residual.dtype
+        ctx.save(total, weight, mean, rstd, bias)
+        ctx.dtypes, ctx.eps = (x.dtype, residual.dtype), eps
         return total, y
+
+    @staticmethod
+    def rebuild(ctx: Any, index: int) -> Any:
+        total = ctx.saved_at(0)
+        return LayerNormForward(total, ctx.saved_at(1), ctx.saved_at(4), ctx.eps)[0] if index else total
 
     @staticmethod
     def backward(ctx: Any, grad_sum: Any, grad: Any) -> Any:
         dx, dweight, dbias = grad_sum, None, None
         if grad is not None:
-            args = (*ctx.saved, grad_sum, grad)
+            args = (*ctx.saved[:4], grad_sum, grad)
             dx, dweight, dbias = ctx.into_all((0, 2, 3), AddLayerNormBackward, *args)
         return *_of_both(ctx, dx), dweight, dbias, None
 
@@ -97,8 +110,13 @@ class AddRmsNorm(Function, op=AddRmsNormForward):
     def forward(ctx: Any, x: Any, residual: Any, weight: Any, eps: float) -> Any:
         total, y, rstd = AddRmsNormForward(x, residual, weight, eps)
         ctx.save(total, weight, rstd)
-        ctx.dtypes = x.dtype, residual.dtype
+        ctx.dtypes, ctx.eps = (x.dtype, residual.dtype), eps
         return total, y
+
+    @staticmethod
+    def rebuild(ctx: Any, index: int) -> Any:
+        total = ctx.saved_at(0)
+        return RmsNormForward(total, ctx.saved_at(1), ctx.eps)[0] if index else total
 
     @staticmethod
     def backward(ctx: Any, grad_sum: Any, grad: Any) -> Any:

@@ -35,7 +35,12 @@ class RmsNorm(Function, op=RmsNormForward):
     def forward(ctx: Any, x: Any, weight: Any, eps: float) -> Any:
         y, rstd = RmsNormForward(x, weight, eps)
         ctx.save(x, weight, rstd)
+        ctx.eps = eps
         return y
+
+    @staticmethod
+    def rebuild(ctx: Any, index: int) -> Any:
+        return RmsNormForward(ctx.saved_at(0), ctx.saved_at(1), ctx.eps)[0]
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
