@@ -19,6 +19,7 @@ from ..threads import gemm_addresses
 
 KERNELS: dict[str, str] = {
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
+    "optimizer": "AdamW SGD GlobalNorm AllFinite ScaleInPlace",
 }
 """The ops of each file."""
 
@@ -28,7 +29,13 @@ DTYPES: dict[str, tuple[str, ...]] = dict.fromkeys(
 )
 """The dtypes of kernels that are not for float32 alone."""
 
+
+def _enough(tensors: Any, factor: float = 1.0) -> bool:
+    return sum(t.numel for t in tensors) >= 1 << 15  # below, one call of NumPy is faster
+
+
 SUPPORTS: dict[str, Callable[..., bool]] = {
+    **dict.fromkeys(("GlobalNorm", "AllFinite", "ScaleInPlace"), _enough),
     "LinearGeluForward": lambda x, weight, bias, approximate: approximate == "tanh",
 }
 """Limits of kernels beyond dtypes: by the op's arguments, of which shapes, dtypes and attributes count."""

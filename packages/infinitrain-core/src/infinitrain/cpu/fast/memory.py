@@ -1,0 +1,20 @@
+"""Arrays by their address: lists of tensors, and products of matrices wherever their rows are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.extending import intrinsic
+
+
+def _pointer(typingctx: Any, address: Any) -> Any:
+    """pointer(address): an address (int64) as a pointer."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return types.voidptr(types.int64), codegen
+
+
+pointer: Any = intrinsic(_pointer)
