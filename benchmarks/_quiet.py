@@ -24,10 +24,10 @@ class Quiet:
 
     def __call__(self, measure: Callable[[], T]) -> T:
         while True:
-            began, busy, own = time.monotonic(), _busy(), _own()
+            began, before, own = time.monotonic(), busy(), _own()
             result = measure()
             took = time.monotonic() - began
-            others = (_busy() - busy - (_own() - own)) / (took * (os.cpu_count() or 1))
+            others = (busy() - before - (_own() - own)) / (took * (os.cpu_count() or 1))
             if others <= self.limit or self.patience <= 0:
                 self.worst = max(self.worst, others)
                 return result
@@ -38,17 +38,17 @@ class Quiet:
     def _wait(self) -> None:
         """Wait for a moment in which nobody else computes."""
         while self.patience > 0:
-            busy = _busy()
+            before = busy()
             time.sleep(0.3)
             self.patience -= 0.3
-            if (_busy() - busy) / 0.3 < self.limit:
+            if (busy() - before) / 0.3 < self.limit:
                 return
 
     def __str__(self) -> str:
         return f"others used up to {self.worst:.0%} of the processors meanwhile; {self.repeats} repeats"
 
 
-def _busy() -> float:
+def busy() -> float:
     """Return the seconds of processor time used by everything here, and stolen by the host, since boot."""
     with open("/proc/stat") as file:
         user, nice, system, _idle, _wait, irq, softirq, steal = (int(n) for n in file.readline().split()[1:9])
