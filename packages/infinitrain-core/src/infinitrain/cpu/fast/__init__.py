@@ -19,6 +19,7 @@ from ..threads import gemm_addresses
 
 KERNELS: dict[str, str] = {
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
+    "embedding": "EmbeddingForward EmbeddingBackward",
     "optimizer": "AdamW SGD GlobalNorm AllFinite ScaleInPlace",
 }
 """The ops of each file."""
@@ -36,6 +37,7 @@ def _enough(tensors: Any, factor: float = 1.0) -> bool:
 
 SUPPORTS: dict[str, Callable[..., bool]] = {
     **dict.fromkeys(("GlobalNorm", "AllFinite", "ScaleInPlace"), _enough),
+    "EmbeddingForward": lambda index, weight: index.numel * weight.shape[1] >= 1 << 16,
     "LinearGeluForward": lambda x, weight, bias, approximate: approximate == "tanh",
 }
 """Limits of kernels beyond dtypes: by the op's arguments, of which shapes, dtypes and attributes count."""
