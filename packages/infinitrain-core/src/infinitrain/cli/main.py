@@ -11,12 +11,12 @@ from typing import Final
 
 from ..__about__ import __version__
 from ..errors import BackendError
-from . import new_backend, ops
+from . import new_backend, ops, warmup
 from .usage import USAGE, Parser, UsageError, did_you_mean
 
 BROKEN: Final = 3
 INTERRUPTED: Final = 130
-COMMANDS: Final = {"ops": ops, "new-backend": new_backend}
+COMMANDS: Final = {"ops": ops, "new-backend": new_backend, "warmup": warmup}
 
 EPILOG: Final = """\
 examples:
@@ -24,6 +24,7 @@ examples:
   infinitrain ops --op LinearForward            one op in full, and how its kernel is declared
   infinitrain ops --missing mychip              what the provider mychip lacks, and what that blocks
   infinitrain new-backend mychip ./mychip       a provider's repository that passes the conformance suite
+  infinitrain warmup                            compile the CPU's fast kernels before the first run
 
 exit status: 0 done; 1 the answer is no (ops --missing); 2 usage; 3 a backend does not load; 130 interrupted
 """
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     parser = Parser(
         prog="infinitrain",
-        description="Look up ops, check what a backend has, start a new one.",
+        description="Look up ops, check what a backend has, start a new one, compile the CPU's kernels.",
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=__version__)

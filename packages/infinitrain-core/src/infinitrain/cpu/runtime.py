@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import resource
 import sys
 import warnings
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from ..backend.runtime import DeviceGuardImpl, LaunchInfo
 from ..device import CPU, Device, DeviceType
 from ..dtype import DType
 from ..errors import OutOfMemoryError
-from . import threads
+from . import fast, threads
 
 ALIGNMENT = 64
 # mallopt(3) parameters. Large temporaries otherwise go to mmap and come back as fresh pages every time, which
@@ -82,7 +81,13 @@ class CpuRuntime(DeviceGuardImpl):
         pass
 
     def describe(self, device: Device) -> str:
-        return f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical cores, NumPy {np.__version__}"
+        fast.load()
+        kernels = f"NumPy kernels ({fast.unavailable()})" if fast.unavailable() else "fast kernels"
+        n = threads.get_num_threads()
+        return (
+            f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical cores, "
+            f"NumPy {np.__version__}; {n} thread{'s'[: n > 1]}, {kernels}"
+        )
 
     def malloc(self, nbytes: int, stream: Any = None) -> HostBuffer:
         try:
@@ -122,7 +127,7 @@ class CpuRuntime(DeviceGuardImpl):
         status = _proc_status()
         used, peak = status.get("VmRSS"), status.get("VmHWM")
         if peak is None:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            peak = _peak_of_the_run()
         return {"used": used, "reserved": used, "peak_used": peak, "peak_reserved": peak}
 
     def reset_peak(self, device: Device) -> None:
@@ -131,6 +136,15 @@ class CpuRuntime(DeviceGuardImpl):
                 file.write("5")
         except OSError:
             pass  # then the peak is that of the whole run
+
+
+def _peak_of_the_run() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _proc_status() -> dict[str, int]:

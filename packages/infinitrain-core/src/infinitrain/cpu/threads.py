@@ -2,18 +2,22 @@
 
 With the fast kernels (`infinitrain.cpu.fast`) all parallel work is theirs: they split rows, columns or heads over
 Numba's threads and call BLAS on one thread each, so that BLAS's own pool, whose threads spin while they wait, never
-starts. Without them the threads are BLAS's.
+works. Without them, or without tbb, from which their threads come, the threads are BLAS's.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ..errors import InfiniTrainError
 
+_LAYERS = ("tbb", "safe", "threadsafe", "forksafe")
+"""Values of NUMBA_THREADING_LAYER that mean tbb."""
 _VARIABLES = ("INFINITRAIN_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 MAX_THREADS = 1024
 
@@ -39,7 +43,7 @@ def set_num_threads(n: int) -> None:
 
     global count, _chosen
     _chosen = n
-    count, blas = (n, 1) if fast.enabled() else (1, n)
+    count, blas = (1, n) if fast.unavailable() or not has_tbb() else (n, 1)
     for library in _blas():
         library.set_num_threads(blas)
 
@@ -60,6 +64,22 @@ def default_num_threads() -> int:
             raise InfiniTrainError(f"{name}={text!r}: a number of threads, 1 .. {MAX_THREADS}")
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+@cache
+def has_tbb() -> bool:
+    """Load the tbb wheel's library, which the loader does not find in an environment that is not activated."""
+    if os.environ.get("NUMBA_THREADING_LAYER", "tbb") not in _LAYERS:
+        return True  # the user's choice
+    folders = (Path(sys.prefix, "lib"), Path(sys.base_prefix, "lib"), Path(sys.prefix, "Library", "bin"))
+    names = ("libtbb.so.12", "libtbb.12.dylib", "tbb12.dll")
+    for path in (*(str(folder / name) for folder in folders for name in names), *names):
+        try:
+            ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+        return True
+    return False
 
 
 @cache

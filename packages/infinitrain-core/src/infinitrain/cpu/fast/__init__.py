@@ -8,14 +8,16 @@ Without Numba, with INFINITRAIN_NUMBA=0, or where `SUPPORTS` declines a call, th
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from ...backend.kernels import register_kernel
 from ...device import DeviceType
-from ..threads import gemm_addresses
+from .. import threads
 
 KERNELS: dict[str, str] = {
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
@@ -43,19 +45,53 @@ SUPPORTS: dict[str, Callable[..., bool]] = {
 """Limits of kernels beyond dtypes: by the op's arguments, of which shapes, dtypes and attributes count."""
 
 
-def _wanted() -> bool:
-    return os.environ.get("INFINITRAIN_NUMBA", "1") != "0" and find_spec("numba") is not None
+_problem = ""
+"""Why Numba, which is installed, does not import; known once it was tried."""
+
+
+def unavailable() -> str:
+    """Return why there are no fast kernels and what to do about it; "" when there are, or Numba was not tried yet."""
+    return _problem or _missing()
 
 
 @cache
-def enabled() -> bool:
-    """Tell whether Numba and a BLAS that it can call are there and INFINITRAIN_NUMBA is not 0."""
-    return _wanted() and gemm_addresses() is not None
+def _missing() -> str:
+    if os.environ.get("INFINITRAIN_NUMBA", "1") == "0":
+        return "INFINITRAIN_NUMBA=0 turns the fast kernels off; unset it"
+    if find_spec("numba") is None:
+        return 'the fast kernels need Numba: pip install "infinitrain-core[fast]"'
+    if threads.gemm_addresses() is None:
+        return "the fast kernels need the OpenBLAS of NumPy's own wheels: pip install numpy"
+    return ""
+
+
+@cache
+def load() -> bool:
+    """Import Numba, before the first fast kernel; tell whether the fast kernels run."""
+    global _problem
+    if unavailable():
+        return False
+    try:
+        import_module(f"{__name__}.jit")
+    except Exception as error:  # ImportError: a NumPy that is too new for it, and whatever else is broken
+        _problem = (
+            f"the fast kernels need Numba, which does not import here ({error}): pip install --upgrade numba"
+        )
+        warnings.warn(_problem, stacklevel=2)
+        threads.set_num_threads(threads.get_num_threads())  # BLAS takes them back
+        return False
+    return True
+
+
+def load_all() -> None:
+    """Import every file of kernels."""
+    for module in KERNELS:
+        import_module(f"{__name__}.{module}")
 
 
 def register() -> None:
     """Register the fast kernels, ahead of NumPy's; inside the CPU's ``register_kernels``."""
-    if not _wanted():
+    if os.environ.get("INFINITRAIN_NUMBA", "1") == "0" or find_spec("numba") is None:
         return
     for module, names in KERNELS.items():
         for name in names.split():
@@ -65,4 +101,4 @@ def register() -> None:
 
 
 def _supported(limit: Callable[..., bool] | None, *args: Any) -> bool:
-    return enabled() and (limit is None or limit(*args))
+    return load() and (limit is None or limit(*args))
