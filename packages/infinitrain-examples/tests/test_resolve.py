@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import infinitrain
 from infinitrain_examples.config import parse
 from infinitrain_examples.errors import UsageError
 from infinitrain_examples.resolve import accumulation_steps, backend_options, resolve
@@ -59,6 +60,8 @@ def test_accumulation() -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        ("--threads 0", "--threads must be at least 1, got 0"),
+        ("--threads 1025", "--threads must be at most 1024, got 1025"),
         ("--batch_size 0", "--batch_size must be at least 1, got 0"),
         ("--batch_size -4", "--batch_size must be at least 1, got -4"),
         ("--sequence_length 0", "--sequence_length must be at least 1"),
@@ -141,6 +144,11 @@ def test_the_home_folder_and_the_prompt() -> None:
     assert (config.data.input_text, config.logging.run_dir) == tuple(map(os.path.expanduser, ("~/x", "~/y")))
     assert config.text.prompt == "The meaning of life is"
     assert resolve(parse(["--input_bin", "x"])).text.prompt is None
+
+
+def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve(parse(["--threads", "3"])).device.threads == 3
+    assert resolve(parse([])).device.threads == infinitrain.get_num_threads()
 
 
 def test_backend_settings() -> None:

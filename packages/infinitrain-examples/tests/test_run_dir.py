@@ -77,7 +77,7 @@ def test_a_whole_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "step    3/3 | train loss 2.125000",
     ]
     assert lines[5].startswith("done: 3/3 steps in ")
-    assert lines[5].endswith(" s | final train loss 2.125000 | last val loss 3.500000")
+    assert lines[5].endswith(" s | final train loss 2.125000 | last val loss 3.500000 | peak memory 3 MB")
     assert lines[6] == "run folder: out/one"
     assert (here / "out/one/loss.png").read_bytes().startswith(b"\x89PNG")
     settings = tomllib.loads((here / "out/one/config.toml").read_text())

@@ -37,6 +37,7 @@ _ALIASES = {
     **dict.fromkeys(("layers", "num_layers"), "n_layer"),
     **dict.fromkeys(("heads", "num_heads"), "n_head"),
     **dict.fromkeys(("width", "hidden_size", "d_model"), "n_embd"),
+    **dict.fromkeys(("num_threads", "n_threads", "cores", "cpus", "jobs"), "threads"),
     "precision": "dtype",
     "wd": "weight_decay",
 }
@@ -126,6 +127,9 @@ class DeviceFlags:
 
     device: str = "cpu"
     """Device, with an optional number: cpu, or a type that an installed backend registers, as in fake:1."""
+    threads: int | None = None
+    """Threads that an operation on the CPU may use, 1 to 1024. Without it: the variable INFINITRAIN_NUM_THREADS,
+    else OPENBLAS_NUM_THREADS or OMP_NUM_THREADS, else the number of cores."""
     backend_module: str = ""
     """Module that registers a backend, as in package.module or package.module:function."""
     backend_option: tuple[str, ...] = ()

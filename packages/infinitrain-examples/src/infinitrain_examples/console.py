@@ -63,9 +63,14 @@ def step_line(
     return (
         f"step {step:4d}/{steps} | train loss {loss:.6f} | lr {lr:.2e} | "
         f"({seconds * 1000:.2f} ms | {rate(tokens, seconds):.0f} tok/s | "
-        f"peak used: {_mib(memory.used)} MB | peak reserved: {_mib(memory.reserved)} MB, "
+        f"peak used: {megabytes(memory.used)} MB | peak reserved: {megabytes(memory.reserved)} MB, "
         f"DP={ranks.dp}, TP={ranks.tp}, SP={ranks.sp}, PP={ranks.pp})"
     )
+
+
+def megabytes(number: int | None) -> str:
+    """Return bytes as the step line tells them: in units of 2**20, right-aligned."""
+    return "  n/a" if number is None else f"{number // _MIB:5d}"
 
 
 def rate(tokens: int, seconds: float) -> float:
@@ -164,7 +169,3 @@ class Console:
             self._broken = True
             # Python flushes standard output once more at exit and would complain; give it somewhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-
-
-def _mib(number: int | None) -> str:
-    return "  n/a" if number is None else f"{number // _MIB:5d}"

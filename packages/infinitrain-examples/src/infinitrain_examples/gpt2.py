@@ -21,7 +21,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from infinitrain import Device, DeviceType, Generator, InfiniTrainError, from_numpy, no_grad
+from infinitrain import (
+    Device,
+    DeviceType,
+    Generator,
+    InfiniTrainError,
+    from_numpy,
+    no_grad,
+    set_num_threads,
+)
 from infinitrain.backend import (
     get_device_guard_impl,
     load_backend_module,
@@ -197,7 +205,9 @@ def write_text(
 
 
 def open_device(config: Config) -> Device:
-    """Return the device of `--device`, started. Raises UsageError and BackendError."""
+    """Return the device of `--device`, started, with `--threads`. Raises UsageError and BackendError."""
+    assert config.device.threads is not None
+    set_num_threads(config.device.threads)
     if config.device.backend_module:
         load_backend_module(config.device.backend_module)
     options = backend_options(config)

@@ -10,12 +10,15 @@ import os
 import re
 from dataclasses import asdict, replace
 
+from infinitrain import get_num_threads
+
 from .config import Config, ModelFlags, OptimisationFlags
 from .errors import UsageError
 from .presets import PRESETS
 
 _PATHS = ("input_bin", "input_val_bin", "input_text")
 _MOST_TOKENS = 2**28
+_MOST_THREADS = 1024  # infinitrain.set_num_threads takes no more
 _PROMPT = "The meaning of life is"
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
@@ -42,6 +45,7 @@ def resolve(config: Config, *, world_size: int = 1) -> Config:
     return replace(
         config,
         data=replace(config.data, **paths),
+        device=replace(config.device, threads=_resolve_threads(config)),
         logging=replace(config.logging, run_dir=run_dir),
         text=replace(config.text, prompt=_resolve_prompt(config)),
         model=_resolve_model(config),
@@ -209,6 +213,15 @@ def _check_learning_rate(flags: OptimisationFlags, decay_iters: int) -> None:
             f"--lr_warmup_iters {warmup} must be below --lr_decay_iters {decay_iters} (by "
             f"default --num_iteration); use {decay_iters - 1} or less, or a larger --lr_decay_iters"
         )
+
+
+def _resolve_threads(config: Config) -> int:
+    threads = config.device.threads
+    if threads is None:
+        return get_num_threads()
+    _at_least(1, "--threads", threads)
+    _at_most(_MOST_THREADS, "--threads", threads)
+    return threads
 
 
 def _at_least(least: int, flag: str, value: float) -> None:

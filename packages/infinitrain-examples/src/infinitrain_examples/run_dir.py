@@ -36,7 +36,7 @@ from infinitrain.data import atomic_write
 
 from ._toml import to_toml
 from .config import Config
-from .console import ALONE, NOT_KNOWN, Console, Memory, Ranks, one_line, rate, step_line
+from .console import ALONE, NOT_KNOWN, Console, Memory, Ranks, megabytes, one_line, rate, step_line
 from .errors import UsageError
 from .plot import plot_loss, read_metrics
 
@@ -56,6 +56,7 @@ class RunDir:
         self._metrics = metrics
         self._start = time.monotonic()
         self._last: dict[str, Any] = {}
+        self._peak: int | None = None
         console.log_to(log)
 
     @classmethod
@@ -130,6 +131,7 @@ class RunDir:
         row |= {"lr": lr, "seconds": seconds, "tokens_per_s": rate(tokens, seconds)}
         row |= {"peak_used_bytes": memory.used, "peak_reserved_bytes": memory.reserved, **more}
         self._last = self._last | row
+        self._peak = max(filter(None, (self._peak, memory.used)), default=None)
         self.step = step
         with self._writing():
             self._metrics.write(json.dumps({k: _finite(v) for k, v in row.items()}, allow_nan=False) + "\n")
@@ -160,6 +162,8 @@ class RunDir:
                 parts.append(f"final train loss {self._last['train_loss']:.6f}")
             if "val_loss" in self._last:
                 parts.append(f"last val loss {self._last['val_loss']:.6f}")
+            if self._peak is not None:
+                parts.append(f"peak memory {megabytes(self._peak).strip()} MB")
             self.console.line(" | ".join(parts))
             self.console.line(f"run folder: {self.path}")
 
