@@ -18,15 +18,6 @@ from infinitrain.device import DeviceType
 pytest.importorskip("numba", reason="the extra infinitrain-core[fast] is not installed")
 
 
-@pytest.fixture(params=[1, 2, 3])
-def nt(request):
-    """A number of threads, set for the time of the test."""
-    before = it.get_num_threads()
-    it.set_num_threads(request.param)
-    yield request.param
-    it.set_num_threads(before)
-
-
 def test_every_kernel_listed_is_there_and_first():
     """[contract 4.3]"""
     for module, names in fast.KERNELS.items():

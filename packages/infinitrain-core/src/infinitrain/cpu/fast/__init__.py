@@ -23,6 +23,8 @@ KERNELS: dict[str, str] = {
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
     "embedding": "EmbeddingForward EmbeddingBackward",
     "optimizer": "AdamW SGD GlobalNorm AllFinite ScaleInPlace",
+    "norm": "LayerNormForward LayerNormBackward AddLayerNormForward AddLayerNormBackward "
+    "RmsNormForward RmsNormBackward AddRmsNormForward AddRmsNormBackward",
 }
 """The ops of each file."""
 
