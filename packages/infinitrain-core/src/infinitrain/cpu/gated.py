@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from .activation import gelu, sigmoid, silu, silu_slope
+from .blas import matmul
 from .blocks import row_blocks
 from .linear import rows
 
 
 def LinearGeluForward(x: Any, weight: Any, bias: Any, approximate: str, *, out: Any) -> None:
     y, pre = rows(out[0].array), rows(out[1].array)
-    np.matmul(rows(x.array), weight.array.T, pre)
+    matmul(rows(x.array), weight.array.T, pre)
     for i in row_blocks(*pre.shape):
         if bias is not None:
             pre[i] += bias.array

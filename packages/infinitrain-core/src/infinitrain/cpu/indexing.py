@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.indexing import checked
+from .blas import matmul
 
 
 def check(op: str, ids: np.ndarray, rows: int) -> None:
@@ -118,4 +119,8 @@ def last_at(count: int, places: np.ndarray) -> np.ndarray:
     return found
 
 
-EXTRAS: dict[str, Callable[..., Any]] = {"scatter_add_rows": scatter_add_rows, "last_at": last_at}
+EXTRAS: dict[str, Callable[..., Any]] = {
+    "scatter_add_rows": scatter_add_rows,
+    "last_at": last_at,
+    "matmul": matmul,
+}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .blas import matmul
 from .blocks import row_blocks
 from .linear import rows as matrix
 from .loss import counted, reduced, row_losses, scale_of
@@ -29,7 +30,7 @@ def LinearCrossEntropyForward(
     steps = _steps(len(rows), len(w))
     held = np.empty((steps[0].stop if steps else 0, len(w)), rows.dtype)
     for i in steps:
-        logits = np.matmul(rows[i], w.T, out=held[: i.stop - i.start])
+        logits = matmul(rows[i], w.T, out=held[: i.stop - i.start])
         for j in row_blocks(*logits.shape):
             present[i][j] = row_losses(logits[j], safe[i][j], label_smoothing, lse[i][j], each[i][j])
     out[0].array[...] = reduced(each, valid, reduction)
@@ -54,7 +55,7 @@ def LinearCrossEntropyBackward(
     partial = np.empty_like(dx)
     for v in steps:
         width = v.stop - v.start
-        d = np.matmul(rows, w[v].T, out=held[: len(rows) * width].reshape(len(rows), width))
+        d = matmul(rows, w[v].T, out=held[: len(rows) * width].reshape(len(rows), width))
         for i in row_blocks(*d.shape):
             block = d[i]
             block -= total[i]
@@ -70,10 +71,10 @@ def LinearCrossEntropyBackward(
         if valid is not None:
             d[~valid] = 0
         if accumulate:
-            dweight[v] += np.matmul(d.T, rows)
+            dweight[v] += matmul(d.T, rows)
         else:
-            np.matmul(d.T, rows, out=dweight[v])
-        dx += np.matmul(d, _finite(w[v]), out=partial)
+            matmul(d.T, rows, out=dweight[v])
+        dx += matmul(d, _finite(w[v]), out=partial)
 
 
 def _finite(weight: np.ndarray) -> np.ndarray:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .blas import matmul
+
 
 def _unary(name: str, fn: Callable[..., Any]) -> None:
     """Declare the kernel of a function of one tensor."""
@@ -150,7 +152,7 @@ def sum_into(full: np.ndarray, target: np.ndarray) -> None:
     extra = full.ndim - len(shape)
     if full.shape[extra:] == shape and target.size > 1 and full.dtype == target.dtype:
         rows = full.reshape(-1, target.size)
-        np.matmul(ones(len(rows), rows.dtype.char), rows, target.reshape(1, -1))
+        matmul(ones(len(rows), rows.dtype.char), rows, target.reshape(1, -1))
         return
     axes = tuple([i for i, n in enumerate(full.shape) if i < extra or (shape[i - extra] == 1 and n != 1)])
     if axes:

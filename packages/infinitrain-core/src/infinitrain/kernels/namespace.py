@@ -15,8 +15,8 @@ from ..errors import UnsupportedDtypeError
 class Namespace:
     """An array library ``xp`` with what the standard lacks.
 
-    Attributes are the library's own; an extra (``EXTRAS``) that it does not have comes from a slow default here, or
-    from ``extras``, a mapping of name to function that a provider gives for speed.
+    Attributes are the library's own; an extra (``EXTRAS``) that it does not have comes from a slow default here.
+    ``extras``, a mapping of name to function that a provider gives for speed, comes before both.
     """
 
     def __init__(self, library: Any, extras: dict[str, Callable[..., Any]] | None = None) -> None:
@@ -26,8 +26,10 @@ class Namespace:
         self._kinds: dict[tuple[Any, Any], bool] = {}
         self._places: bool | None = None
         for name, default in EXTRAS.items():
-            found = (extras or {}).get(name) or getattr(library, name, None)
+            found = getattr(library, name, None)
             setattr(self, name, found if found is not None else _bind(default, self))
+        for name, function in (extras or {}).items():
+            setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.library, name)

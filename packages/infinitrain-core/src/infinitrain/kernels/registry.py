@@ -108,8 +108,9 @@ def register_array_kernels(
     """Give every op of the table its array kernel on library ``xp`` (a module, or its import path).
 
     ``xp`` follows the Python array API standard 2024.12 and the provider's ``native_array`` returns its arrays;
-    ``extras`` may replace slow defaults of what the standard lacks. Call inside ``register_kernels``. Returns the ops
-    that the library cannot carry (none can be told for a path, which is imported at first dispatch).
+    ``extras`` may replace slow defaults of what the standard lacks, and functions of ``xp``. Call inside
+    ``register_kernels``. Returns the ops that the library cannot carry (none can be told for a path, which is imported
+    at first dispatch).
     """
     record = building("register_array_kernels", type)
     library = _Library(xp, extras)

@@ -13,15 +13,18 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 from ...backend.kernels import register_kernel
+from ...backend.optable import broadcast_shapes
 from ...device import DeviceType
 from .. import threads
 
 KERNELS: dict[str, str] = {
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
     "embedding": "EmbeddingForward EmbeddingBackward",
+    "matmul": "MatmulForward MatmulBackwardInput MatmulBackwardOther Gemm",
     "optimizer": "AdamW SGD GlobalNorm AllFinite ScaleInPlace",
     "norm": "LayerNormForward LayerNormBackward AddLayerNormForward AddLayerNormBackward "
     "RmsNormForward RmsNormBackward AddRmsNormForward AddRmsNormBackward",
@@ -29,10 +32,19 @@ KERNELS: dict[str, str] = {
 """The ops of each file."""
 
 DTYPES: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("LinearForward", "LinearBackwardInput", "LinearBackwardWeight", "LinearBackwardBias"),
+    (
+        "LinearForward", "LinearBackwardInput", "LinearBackwardWeight", "LinearBackwardBias",
+        "MatmulForward", "MatmulBackwardInput", "MatmulBackwardOther", "Gemm",
+    ),
     ("float32", "float64"),
-)
+)  # fmt: skip
 """The dtypes of kernels that are not for float32 alone."""
+LARGE = 1 << 21
+"""Multiplications and additions of a product of matrices that is worth threads: about 40 us on one."""
+
+
+def _products(a: Any, b: Any) -> int:
+    return prod(broadcast_shapes(a.shape[:-2], b.shape[:-2])) * prod(a.shape[-2:]) * b.shape[-1]
 
 
 def _enough(tensors: Any, factor: float = 1.0) -> bool:
@@ -42,6 +54,12 @@ def _enough(tensors: Any, factor: float = 1.0) -> bool:
 SUPPORTS: dict[str, Callable[..., bool]] = {
     **dict.fromkeys(("GlobalNorm", "AllFinite", "ScaleInPlace"), _enough),
     "EmbeddingForward": lambda index, weight: index.numel * weight.shape[1] >= 1 << 16,
+    "MatmulForward": lambda a, b: _products(a, b) >= LARGE,
+    "MatmulBackwardInput": lambda b, grad, shape: grad.numel * b.shape[-2] >= LARGE,
+    "MatmulBackwardOther": lambda a, grad, shape: grad.numel * a.shape[-1] >= LARGE,
+    "Gemm": lambda a, b, c, alpha, beta, ta, tb: (
+        a.dtype is c.dtype and c.numel * a.shape[-2 if ta else -1] >= LARGE
+    ),
     "LinearGeluForward": lambda x, weight, bias, approximate: approximate == "tanh",
 }
 """Limits of kernels beyond dtypes: by the op's arguments, of which shapes, dtypes and attributes count."""

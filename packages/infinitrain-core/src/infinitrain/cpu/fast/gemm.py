@@ -14,10 +14,12 @@ import numpy as np
 from numba import types
 
 from ..threads import gemm_addresses
+from . import LARGE
 from .jit import inline, serial
+from .memory import pointer
 
-GRAIN = 1 << 20
-"""Multiplications and additions worth a thread: about 20 us."""
+GRAIN = LARGE // 2
+"""Multiplications and additions worth a thread."""
 
 
 for _kind, _address in zip("sd", gemm_addresses() or (), strict=False):
@@ -47,17 +49,35 @@ def gemm(ta, tb, a, b, beta, c):
         if beta == 0:
             c[:] = 0
         return
+    size = c.itemsize
+    lines = max(a.strides[0] // size, 1), max(b.strides[0] // size, 1), max(c.strides[0] // size, 1)
+    gemm_at(
+        size == 4,
+        ta,
+        tb,
+        m,
+        n,
+        k,
+        1.0,
+        a.ctypes.data,
+        lines[0],
+        b.ctypes.data,
+        lines[1],
+        beta,
+        c.ctypes.data,
+        lines[2],
+    )
+
+
+@serial
+def gemm_at(single, ta, tb, m, n, k, alpha, a, a_line, b, b_line, beta, c, c_line):
+    """c = alpha op(a) op(b) + beta c of matrices at addresses, whose rows are as many elements apart; k > 0."""
     one, two = (_TRANSPOSED if ta else _AS_IS), (_TRANSPOSED if tb else _AS_IS)
-    if c.itemsize == 4:
-        _sgemm(
-            _ROWS, one, two, m, n, k, np.float32(1), a.ctypes, max(a.strides[0] // 4, 1), b.ctypes,
-            max(b.strides[0] // 4, 1), np.float32(beta), c.ctypes, max(c.strides[0] // 4, 1),
-        )  # fmt: skip
+    x, y, z = pointer(a), pointer(b), pointer(c)
+    if single:
+        _sgemm(_ROWS, one, two, m, n, k, np.float32(alpha), x, a_line, y, b_line, np.float32(beta), z, c_line)
     else:
-        _dgemm(
-            _ROWS, one, two, m, n, k, 1.0, a.ctypes, max(a.strides[0] // 8, 1), b.ctypes,
-            max(b.strides[0] // 8, 1), np.float64(beta), c.ctypes, max(c.strides[0] // 8, 1),
-        )  # fmt: skip
+        _dgemm(_ROWS, one, two, m, n, k, np.float64(alpha), x, a_line, y, b_line, np.float64(beta), z, c_line)
 
 
 @inline
