@@ -29,18 +29,14 @@ class Contender:
     def start(self, threads: int) -> Worker:
         """Return its process, with a pool of ``threads`` threads."""
         threads = self.options.get("threads", threads)
-        env = {**_threads(threads, self.program == "_torch"), **self.env}
+        env = {**_threads(threads, self.program.endswith("_torch")), **self.env}
         return Worker(self.program, env, {**self.options, "threads": threads})
 
 
 def _threads(count: int, torch: bool) -> dict[str, str]:
     if torch:
         return {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)}
-    import infinitrain
-
-    if hasattr(infinitrain, "set_num_threads"):  # which sees to the pools of BLAS and kernels
-        return {"INFINITRAIN_NUM_THREADS": str(count)}
-    return {"OPENBLAS_NUM_THREADS": str(count), "NUMBA_NUM_THREADS": str(count)}
+    return {"INFINITRAIN_NUM_THREADS": str(count)}
 
 
 def _tuned(name: str, contender: Contender) -> dict[str, Contender]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from _bare import take_kernels_away
 from _data import BETAS, DECAY, EPS, LR, NORM_EPS, weights
 from _llama import Llama
 from _shapes import Shape
@@ -14,12 +15,11 @@ from infinitrain import nn, ops, optim
 
 
 class Program(Training):
-    """``flat`` and ``in_place`` are the options of AdamW and of cross_entropy."""
+    """``flat`` and ``in_place`` are the options of AdamW and of cross_entropy; ``bare`` leaves the kernels out."""
 
-    def __init__(self, threads: int, flat: bool = True, in_place: bool = True) -> None:
-        self.flat, self.in_place = flat, in_place
-        if hasattr(it, "set_num_threads"):
-            it.set_num_threads(threads)
+    def __init__(self, threads: int, flat: bool = True, in_place: bool = True, bare: bool = False) -> None:
+        self.flat, self.in_place, self.bare = flat, in_place, bare
+        it.set_num_threads(threads)
 
     def build(self, shape: Shape) -> None:
         with nn.init.deferred():
@@ -30,6 +30,8 @@ class Program(Training):
         assert not named, f"no first values for {list(named)}"
         groups = optim.decay_groups(self.model.named_parameters(), DECAY)
         self.optimizer = optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, flat=self.flat)
+        if self.bare:
+            take_kernels_away()
 
     def step(self, tokens: Any, targets: Any) -> float:
         self.optimizer.zero_grad()

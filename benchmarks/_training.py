@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from typing import Any
 
@@ -25,20 +26,26 @@ class Training:
         self.batches, self.done = batches(self.shape), 0
         self.build(self.shape)
 
-    def steps(self, count: int, settle: int = 0) -> dict[str, list[float]]:
-        """Train for ``settle`` steps, then for ``count``: return their times in ms, and their losses."""
-        times, losses = [], []
+    def steps(self, count: int, settle: int = 0) -> dict[str, Any]:
+        """Train for ``settle`` steps, then for ``count``: return their times in ms, losses, and page faults each."""
+        times, losses, faults = [], [], _faults()
         for i in range(settle + count):
             batch = self.batches[self.done % len(self.batches)]
             self.done += 1
             start = time.perf_counter()
             loss = self.step(*batch)
             took = time.perf_counter() - start
+            if i == settle - 1:
+                faults = _faults()
             if i >= settle:
                 times.append(took * 1e3)
                 losses.append(loss)
-        return {"times": times, "losses": losses}
+        return {"times": times, "losses": losses, "faults": (_faults() - faults) / count}
 
     def memory(self) -> int:
         """Return the most bytes that were resident at any time."""
         return peak_memory()
+
+
+def _faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

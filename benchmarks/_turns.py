@@ -35,6 +35,7 @@ class Trained:
     first_step: float = 0.0  # seconds from the start of the process to the end of the first step
     rounds: list[list[float]] = field(default_factory=list)  # ms of each step
     peak: int = 0  # bytes
+    faults: float = 0.0  # page faults of a step, in the last round
     sitting: int = 0
 
 
@@ -154,7 +155,9 @@ class _Sitting:
         time.sleep(PAUSE)
         if name == "sgemm":
             return self.workers[name].call("seconds")
-        return self.workers[name].call("steps", count=steps, settle=self.shape.settle)["times"]
+        found = self.workers[name].call("steps", count=steps, settle=self.shape.settle)
+        self.trained[name].faults = found["faults"]
+        return found["times"]
 
     def _cpu(self) -> float:
         return sum(worker.cpu for worker in self.workers.values())

@@ -15,19 +15,16 @@ import json
 import sys
 from _statistics import Medians, estimate, round_medians
 from dataclasses import asdict
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _contenders import CONTENDERS, TORCH, unknown
 from _gates import GATES
 from _machine import machine
+from _options import add_common, check_common, positive
 from _shapes import SHAPES, Shape
 from _turns import Disagreement, Measured, Trained, train
 from _worker import WorkerError
-
-QUICK = 3  # rounds
 
 
 def summary(name: str, shape: Shape, measured: Measured) -> dict[str, Any]:
@@ -151,9 +148,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--shape", required=True, choices=SHAPES)
-    parser.add_argument("--rounds", type=_positive, default=8, help="turns of each contender (default 8)")
-    parser.add_argument("--steps", type=_positive, help="timed steps in a turn (default: by shape)")
-    parser.add_argument("--threads", type=_positive, default=2, help="of every contender (default 2)")
+    parser.add_argument("--steps", type=positive, help="timed steps in a turn (default: by shape)")
     parser.add_argument(
         "--contenders", nargs="+", metavar="NAME", default=list(CONTENDERS), help=f"of {' '.join(CONTENDERS)}"
     )
@@ -164,42 +159,27 @@ def _arguments() -> argparse.Namespace:
         metavar="S",
         help="repeat rounds while others compute, for S seconds",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, to see that it runs")
     parser.add_argument(
         "--gate", action="store_true", help="exit 1 when a gate is missed or was not measured"
     )
+    add_common(parser, rounds=8)
     args = parser.parse_args()
     strange = unknown(args.contenders)
     if strange:
         parser.error(f"no contender {', '.join(strange)}; there are {', '.join(CONTENDERS)}")
-    torch = [name for name in args.contenders if CONTENDERS[name].program == "_torch"]
-    if torch and not find_spec("torch"):
-        parser.error(
-            f"{', '.join(torch)} need PyTorch, which {sys.executable} has not; install it or use --contenders"
-        )
-    if args.json and not args.json.parent.is_dir():
-        parser.error(f"--json {args.json}: there is no folder {args.json.parent}")
+    check_common(parser, args, torch=any(CONTENDERS[name].program == "_torch" for name in args.contenders))
     return args
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return value
 
 
 def main() -> int:
     args = _arguments()
     shape = SHAPES[args.shape]
-    rounds = QUICK if args.quick else args.rounds
     steps = args.steps or shape.steps
     about = {
         "benchmark": "train_vs_torch",
         "machine": machine(args.threads),
         "quick": args.quick,
-        "rounds": rounds,
+        "rounds": args.rounds,
         "steps": steps,
     }
     chosen = {name: CONTENDERS[name] for name in args.contenders}
@@ -208,7 +188,7 @@ def main() -> int:
             chosen,
             shape,
             threads=args.threads,
-            rounds=rounds,
+            rounds=args.rounds,
             steps=steps,
             sgemm=True,
             patience=args.patience,
