@@ -34,6 +34,12 @@ add("LinearForward", linear, lambda x, w, b: x @ w.T + b, "x @ w.T + b")
 add("LinearBackwardInput", lambda rng, s: x_and_weight(rng, s)[::-1], lambda w, g: g @ w, "g @ w")
 add("LinearBackwardWeight", two, lambda x, g: g.T @ x, "g.T @ x")
 add("LinearBackwardBias", lambda rng, s: (normal(rng, *s),), lambda g: g.sum(0), "g.sum(0)")
+add(
+    "LinearBackward",
+    lambda rng, s: (normal(rng, *s), normal(rng, s[1], s[1]), normal(rng, *s)),
+    lambda x, w, g: (g @ w, g.T @ x, g.sum(0)),
+    "g @ w, g.T @ x, g.sum(0)",
+)
 add("MatmulForward", x_and_weight, lambda a, b: a @ b, "a @ b")
 add(
     "MatmulBackwardInput", lambda rng, s: (*x_and_weight(rng, s)[::-1], s), lambda b, g, _: g @ b.T, "g @ b.T"

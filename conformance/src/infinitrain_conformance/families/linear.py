@@ -40,6 +40,11 @@ def dbias(d: Data, lead: Shape, o: int, mean: float = 0.05, scale: float = 0.3) 
     return Built((d.round(d.normal(*lead, o, mean=mean, scale=scale) * ramp),), oracles.linear_dbias)
 
 
+def backward(d: Data, lead: Shape, i: int, o: int) -> Built:
+    x, grad = dweight(d, lead, i, o).args
+    return Built((x, d.normal(o, i, mean=0.3), grad), oracles.linear_backward)
+
+
 case(CASES, "LinearForward", "odd", forward, (3, 5), 17, 23)
 case(
     CASES,
@@ -97,6 +102,12 @@ case(
 )
 case(CASES, "LinearBackwardBias", "vector", dbias, (), 5, dtypes=("float32",))
 case(CASES, "LinearBackwardBias", "empty_sum", dbias, (0,), 3, dtypes=("float32",), clause="4.4")
+
+case(CASES, "LinearBackward", "odd", backward, (3, 5), 17, 23)
+case(CASES, "LinearBackward", "rows4096", backward, (4, 1024), 12, 10, clause="4.7")
+case(CASES, "LinearBackward", "wide", backward, (130,), 67, 515, dtypes=("float32",))
+case(CASES, "LinearBackward", "vector", backward, (), 8, 5, dtypes=("float32",))
+case(CASES, "LinearBackward", "no_rows", backward, (0,), 4, 3, dtypes=("float32",), clause="4.4")
 
 
 def product(d: Data, a: Shape, b: Shape) -> Built:

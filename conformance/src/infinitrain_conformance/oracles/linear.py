@@ -32,6 +32,10 @@ def linear_dbias(grad: Array) -> dict[str, Want]:
     return {"dbias": Want(outs.sum(0), np.abs(outs).sum(0), outs.shape[0])}
 
 
+def linear_backward(x: Array, weight: Array, grad: Array) -> dict[str, Want]:
+    return linear_dx(weight, grad) | linear_dweight(x, grad) | linear_dbias(grad)
+
+
 def matmul(a: Array, b: Array) -> dict[str, Want]:
     return {"y": Want(np.matmul(a, b), np.matmul(np.abs(a), np.abs(b)), a.shape[-1])}
 

@@ -38,6 +38,7 @@ def arguments(op, dtype="float32"):
     mean, rstd = normal(N, of=wide), normal(N, of=wide)
     ids = it.tensor(rng.integers(0, V, N))
     return {
+        "LinearBackward": lambda: (x, normal(C, C), grad),
         "AddLayerNormBackward": lambda: (x, weight, mean, rstd, None, grad),
         "AddRmsNormBackward": lambda: (x, weight, rstd, None, grad),
         "EmbeddingBackward": lambda: (ids, grad, V),

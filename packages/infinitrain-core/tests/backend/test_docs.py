@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infinitrain.backend import BASE_OPS, OPS, docs
+from infinitrain.backend.dispatch import COMPOSITES
 from infinitrain.backend.guard_impl import GROUPS, DeviceGuardImpl
 from infinitrain.dtype import ALL
 from infinitrain.testing import run_python
@@ -242,10 +243,11 @@ y, lse = OPS["AttentionForward"].call(qkv, 2, 1, True)
 OPS["AttentionBackward"].call(qkv, y, lse, y, 2, 1, True)
 print(*seen)
 """
-    training, composite = (set(line.split()) for line in run_python(code).splitlines())
-    table = first_ops()
-    base, gpt2, parts = table.values()
+    called, composite = (set(line.split()) for line in run_python(code).splitlines())
+    base, gpt2, fused, parts = first_ops().values()
     assert base == set(BASE_OPS)
+    assert fused == {op for op in called if op in COMPOSITES} - gpt2
+    training = (called - fused).union(*(COMPOSITES[op].calls for op in fused))
     assert (
         gpt2 - {"AccumulateGrad"} == training - base
     )  # the CPU's kernels add to every destination themselves

@@ -180,9 +180,9 @@ def composite(calls: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         name = fn.__name__
 
         @wraps(fn)
-        def run(*args: Any) -> Any:
+        def run(*args: Any, **destinations: Any) -> Any:
             try:
-                return fn(*args)
+                return fn(*args, **destinations)
             except KernelNotFoundError as error:
                 needed = error.composites[-1] if error.composites else error.op
                 raise KernelNotFoundError(

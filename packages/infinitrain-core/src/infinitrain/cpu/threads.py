@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 from ..errors import InfiniTrainError
@@ -71,9 +71,11 @@ def has_tbb() -> bool:
     """Load the tbb wheel's library, which the loader does not find in an environment that is not activated."""
     if os.environ.get("NUMBA_THREADING_LAYER", "tbb") not in _LAYERS:
         return True  # the user's choice
-    folders = (Path(sys.prefix, "lib"), Path(sys.base_prefix, "lib"), Path(sys.prefix, "Library", "bin"))
-    names = ("libtbb.so.12", "libtbb.12.dylib", "tbb12.dll")
-    for path in (*(str(folder / name) for folder in folders for name in names), *names):
+    names: tuple[str, ...] = ("libtbb.so.12", "libtbb.12.dylib", "tbb12.dll")
+    with suppress(metadata.PackageNotFoundError):
+        files = metadata.files("tbb") or ()
+        names = (*[str(file.locate()) for file in files if file.name in names], *names)
+    for path in names:
         try:
             ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError:

@@ -57,6 +57,7 @@ _methods.ops = sys.modules[__name__]
 from ..creation import from_numpy  # noqa: E402 - creation needs Tensor and Fill, both complete only here
 from . import attention_composite as _attention_composite  # noqa: E402, F401 - needs the rows above
 from . import gated_composite as _gated_composite  # noqa: E402, F401
+from . import linear_composite as _linear_composite  # noqa: E402, F401
 from . import loss_composite as _loss_composite  # noqa: E402, F401 - needs the rows above
 from . import norm_composite as _norm_composite  # noqa: E402, F401
 from . import rope_composite as _rope_composite  # noqa: E402, F401

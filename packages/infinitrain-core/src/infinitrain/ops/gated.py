@@ -8,7 +8,7 @@ from ..autograd.function import Function
 from ..backend.optable import Results, Tensor, op, require_dtype, require_shape
 from ..errors import ShapeError
 from .activation import GeluBackward, GeluForward, check_form
-from .linear import LinearBackwardBias, LinearBackwardInput, LinearBackwardWeight, LinearForward
+from .linear import LinearForward, linear_backward
 
 
 @op(
@@ -59,12 +59,7 @@ class LinearGelu(Function, op=LinearGeluForward):
     def backward(ctx: Any, grad: Any) -> Any:
         x, weight, pre = ctx.saved
         dpre = GeluBackward(pre, grad, ctx.approximate)
-        return (
-            ctx.into(0, LinearBackwardInput, weight, dpre),
-            ctx.into(1, LinearBackwardWeight, x, dpre),
-            ctx.into(2, LinearBackwardBias, dpre),
-            None,
-        )
+        return *linear_backward(ctx, x, weight, dpre), None
 
 
 class Swiglu(Function, op=SwigluForward):

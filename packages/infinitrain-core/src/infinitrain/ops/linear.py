@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import Function
-from ..backend.optable import Results, Scalar, Tensor, broadcast_shapes, op, require_dtype, require_shape
+from ..backend.optable import OPS, Results, Scalar, Tensor, broadcast_shapes, op, require_dtype, require_shape
 from ..dtype import float32
 from ..errors import DtypeError, ShapeError
 from .base import rank
@@ -52,6 +52,16 @@ def LinearBackwardBias(grad: Tensor) -> Results:
     if not grad.shape:
         raise ShapeError("grad has no last axis")
     return [(grad.shape[-1:], grad.dtype)]
+
+
+@op(profile="fused", results="dx dweight dbias", accumulates="dweight dbias")
+def LinearBackward(x: Tensor, weight: Tensor, grad: Tensor) -> Results:
+    """The three gradients of a Linear with a bias at once: those of LinearBackwardInput, Weight and Bias."""
+    if weight.shape != grad.shape[-1:] + x.shape[-1:]:
+        raise ShapeError(f"weight {weight.shape} does not lie between x {x.shape} and grad {grad.shape}")
+    require_dtype("weight", weight.dtype, grad.dtype)
+    inputs = (OPS["LinearBackwardInput"].infer(weight, grad), OPS["LinearBackwardWeight"].infer(x, grad))
+    return [*inputs[0], *inputs[1], *OPS["LinearBackwardBias"].infer(grad)]
 
 
 @op(profile="training", autocast="lower", gradient="MatmulBackwardInput MatmulBackwardOther")
@@ -129,11 +139,18 @@ class Linear(Function, op=LinearForward):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         x, weight = ctx.saved
-        return (
-            ctx.into(0, LinearBackwardInput, weight, grad),
-            ctx.into(1, LinearBackwardWeight, x, grad),
-            ctx.into(2, LinearBackwardBias, grad),
-        )
+        return linear_backward(ctx, x, weight, grad)
+
+
+def linear_backward(ctx: Any, x: Any, weight: Any, grad: Any) -> Any:
+    """Return the gradients of a Linear whose x, weight and bias are the first arguments of ``ctx``'s call."""
+    if ctx.needs(0) and ctx.needs(1) and ctx.needs(2):
+        return ctx.into_all((0, 1, 2), LinearBackward, x, weight, grad)
+    return (
+        ctx.into(0, LinearBackwardInput, weight, grad),
+        ctx.into(1, LinearBackwardWeight, x, grad),
+        ctx.into(2, LinearBackwardBias, grad),
+    )
 
 
 class Matmul(Function, op=MatmulForward):

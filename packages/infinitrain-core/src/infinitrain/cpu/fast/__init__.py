@@ -23,6 +23,7 @@ from .. import threads
 
 KERNELS: dict[str, str] = {
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
+    "linear_backward": "LinearBackward",
     "embedding": "EmbeddingForward EmbeddingBackward",
     "matmul": "MatmulForward MatmulBackwardInput MatmulBackwardOther Gemm",
     "optimizer": "AdamW SGD GlobalNorm AllFinite ScaleInPlace",
@@ -33,7 +34,7 @@ KERNELS: dict[str, str] = {
 
 DTYPES: dict[str, tuple[str, ...]] = dict.fromkeys(
     (
-        "LinearForward", "LinearBackwardInput", "LinearBackwardWeight", "LinearBackwardBias",
+        "LinearForward", "LinearBackwardInput", "LinearBackwardWeight", "LinearBackwardBias", "LinearBackward",
         "MatmulForward", "MatmulBackwardInput", "MatmulBackwardOther", "Gemm",
     ),
     ("float32", "float64"),

@@ -9,6 +9,7 @@ them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -39,18 +40,23 @@ _ONLY_PRANGE = {
 
 
 @cache
-def _version() -> str:
-    """Return a digest of what code depends on: this folder, as a function's code holds those it calls, and threads."""
-    digest = sha256(str(HAS_TBB).encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+def _version(module: str) -> str:
+    """Return a digest of what a module's code depends on: its file and those of this folder that it imports."""
+    digest, todo, seen = sha256(str(HAS_TBB).encode()), [module], set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+            digest.update(text.encode())
+            todo += re.findall(r"^from \.(\w+) import", text, re.MULTILINE)
     return digest.hexdigest()
 
 
 def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def compile(fn: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**_OPTIONS, **options)(fn)
-        dispatcher._cache = code_cache(fn, _version())
+        dispatcher._cache = code_cache(fn, _version(fn.__module__.rpartition(".")[2]))
         return dispatcher
 
     return compile
