@@ -130,7 +130,9 @@ def test_nothing_starts_and_nothing_is_imported() -> None:
     assert found.default_autocast_dtype is infinitrain.bfloat16
     told = json.loads(text)
     assert told["options"] == [{"name": "tile", "default": "128", "help": "size of a tile"}]
-    assert told["ops"]["LinearForward"][0] == {"layer": "explicit", "dtypes": ["float32", "int8"]}
+    explicit = told["ops"]["LinearForward"][0]
+    assert (explicit["layer"], explicit["dtypes"]) == ("explicit", ["float32", "int8"])
+    assert explicit["functions"] == [f"{__name__}:linear"]
     assert told["trains"] is True
 
 

@@ -173,7 +173,22 @@ def test_one_op_for_machines(capsys: Capture) -> None:
     row = json.loads(run(capsys, "ops", "--op", "GeluForward", "--json", "--backend", "cpu")[1])
     assert row["name"] == "GeluForward"
     assert row["kernel"].keys() == {"destination", "value"}
-    assert row["backends"]["cpu"][-1] == {"layer": "array", "dtypes": None}
+    assert row["backends"]["cpu"][-1] == {
+        "layer": "array",
+        "dtypes": None,
+        "functions": ["infinitrain.kernels.activation:GeluForward"],
+    }
+
+
+def test_of_several_explicit_kernels_the_first_is_told_first(capsys: Capture) -> None:
+    def kernels() -> None:
+        for dtype in ("float64", "float32"):
+            register_kernel(DeviceType.PRIVATEUSE1, "LinearForward", f"chipx.{dtype}:linear", dtypes=(dtype,))
+
+    with temporary_backend(host_backend(name="chipx", kernels=kernels)):
+        out = " ".join(run(capsys, "ops", "--op", "LinearForward", "--backend", "chipx")[1].split())
+    order = "explicit: chipx.float64:linear, then chipx.float32:linear"
+    assert f"chipx explicit(float64,float32)+array; {order} A kernel" in out
 
 
 # What a provider lacks -------------------------------------------------------------------------------------------

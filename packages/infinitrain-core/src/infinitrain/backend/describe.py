@@ -11,7 +11,7 @@ from .capabilities import Capabilities, Option
 from .discovery import distribution
 from .dispatch import COMPOSITES, unmet
 from .guard_impl import GROUPS, DeviceGuardImpl
-from .kernels import LAYERS, Kernel
+from .kernels import LAYERS, Kernel, describe_callable
 from .optable import DTYPES, OPS, PROFILES
 from .optext import dotted
 from .registration import BackendRecord, require_record
@@ -32,11 +32,13 @@ BLOCKS: Final = {
 class KernelLayer:
     """A kernel that is there for an op: ``explicit``, ``array`` or ``composite`` [contract 4.3].
 
-    ``dtypes`` are the names to which the provider limits it, None where it takes whatever the op takes.
+    ``dtypes`` are the names to which the provider limits it, None where it takes whatever the op takes. ``functions``
+    are its kernels, ``module:name``, in the order in which they are asked whether they take a call.
     """
 
     name: str
     dtypes: tuple[str, ...] | None = None
+    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,10 @@ class BackendDescription:
             "blocks": self.blocks,
             "blocked": {op: list(needs) for op, needs in self.blocked.items()},
             "ops": {
-                o.name: [{"layer": k.name, "dtypes": k.dtypes and list(k.dtypes)} for k in o.layers]
+                o.name: [
+                    {"layer": k.name, "dtypes": k.dtypes and list(k.dtypes), "functions": list(k.functions)}
+                    for k in o.layers
+                ]
                 for o in self.ops
             },
         }
@@ -206,7 +211,11 @@ def _implements(runtime: Any, method: str) -> bool:
 
 def _layers(record: BackendRecord, op: str) -> tuple[KernelLayer, ...]:
     layers = record.kernels.get(op, {}) | ({"composite": (COMPOSITES[op],)} if op in COMPOSITES else {})
-    return tuple(KernelLayer(name, _dtypes(layers[name])) for name in LAYERS if name in layers)
+    return tuple(
+        KernelLayer(name, _dtypes(layers[name]), tuple(describe_callable(k.fn) or "?" for k in layers[name]))
+        for name in LAYERS
+        if name in layers
+    )
 
 
 def _dtypes(kernels: tuple[Kernel, ...]) -> tuple[str, ...] | None:

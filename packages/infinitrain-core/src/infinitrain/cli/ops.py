@@ -13,6 +13,7 @@ from ..backend import (
     OPS,
     BackendDescription,
     Op,
+    OpSupport,
     check_kernels,
     describe_backend,
     load_backend_module,
@@ -195,7 +196,7 @@ def _whole(row: Op, backends: list[BackendDescription]) -> str:
         facts["view"] = "the result shares the argument's memory"
     if row.host_sync:
         facts["waits"] = "for the device, to answer on the host"
-    facts |= {b.name: str(b.op(row.name)) for b in backends}
+    facts |= {b.name: _kernels(b.op(row.name)) for b in backends}
     width = max(map(len, facts))
     lines = [optext.signature(row), "", *textwrap.wrap(optext.doc(row), 100), ""]
     for name, text in facts.items():
@@ -207,6 +208,13 @@ def _whole(row: Op, backends: list[BackendDescription]) -> str:
         lines += [f"  {style} style" if style != "in place" else "  in place", f"    {text}"]
     lines += [f'  register_kernel(DeviceType.PRIVATEUSE1, "{row.name}", {row.name})']
     return "\n".join(lines)
+
+
+def _kernels(support: OpSupport) -> str:
+    """Return the layers, and where there are several explicit kernels, which is asked first."""
+    explicit = next((k.functions for k in support.layers if k.name == "explicit"), ())
+    order = f"; explicit: {', then '.join(explicit)}" if len(explicit) > 1 else ""
+    return f"{support}{order}"
 
 
 # What a backend lacks --------------------------------------------------------------------------------------------
