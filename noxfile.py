@@ -17,7 +17,7 @@ import platform
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,19 @@ nox.options.error_on_missing_interpreters = True  # a check that cannot run has 
 ROOT = Path(__file__).parent
 WORKSPACE = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = "2"  # of pytest-xdist
-# `strict` is the provider over array_api_strict that core's tests hold; it takes minutes, so that only CI runs it.
-OWN_BACKENDS = ("cpu", "fake", "strict")
-STRICT_ENV = {"PYTHONPATH": str(ROOT / "packages" / "infinitrain-core" / "tests" / "providers")}
+# `cpu-numpy` is the CPU without Numba. `strict` is the provider over array_api_strict that core's tests hold; it takes
+# minutes, so that only CI runs it.
+OWN_BACKENDS = ("cpu", "cpu-numpy", "fake", "strict")
+FAST_OFF = {"INFINITRAIN_NUMBA": "0"}
+BACKEND_ENV = {
+    "cpu-numpy": FAST_OFF,
+    "strict": {"PYTHONPATH": str(ROOT / "packages" / "infinitrain-core" / "tests" / "providers")},
+}
+# What computes on the CPU, for the tests that run again without its fast kernels.
+FAST_OFF_TESTS = (
+    *(f"packages/infinitrain-core/tests/{name}" for name in ("autograd", "cpu", "nn", "ops", "optim")),
+    "packages/infinitrain-examples/tests/test_gpt2.py",
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ PYTHON_VERSIONS = nox.project.python_versions({"project": PACKAGES["core"].proje
 @nox.session
 def tests(session: nox.Session) -> None:
     """
-    Run the packages' own tests. `-- --package fake` for one, `-- -m slow` for the slow ones.
+    Run the packages' own tests, some again without Numba. `-- --package fake` for one, `-- -m slow` for the slow ones.
     """
     parser = _parser(session, rest="pytest")
     parser.add_argument(
@@ -96,8 +106,11 @@ def tests(session: nox.Session) -> None:
     args, pytest_args = parser.parse_known_args(session.posargs)
 
     _install_editable(session)
+    session.run("infinitrain", "warmup")
     folders = [f"{PACKAGES[name].folder}/tests" for name in args.package]
     _pytest(session, "-n", WORKERS, *folders, *pytest_args)
+    if not session.posargs:
+        _pytest(session, "-n", WORKERS, *FAST_OFF_TESTS, env=FAST_OFF)
 
 
 @nox.session
@@ -110,7 +123,7 @@ def conformance(session: nox.Session) -> None:
         "--backend",
         action="append",
         metavar="NAME",
-        help="repeatable; default: cpu and fake; `strict` is ours too",
+        help="repeatable; default: cpu, cpu-numpy (without Numba) and fake; `strict` is ours too",
     )
     parser.add_argument(
         "--write_known_skips",
@@ -130,7 +143,7 @@ def conformance(session: nox.Session) -> None:
         help="install nothing: use the infinitrain-conformance on PATH and what is installed beside it",
     )
     args, suite_args = parser.parse_known_args(session.posargs)
-    backends = args.backend or OWN_BACKENDS[: 3 if args.write_known_skips else 2]
+    backends = args.backend or OWN_BACKENDS[: 4 if args.write_known_skips else 3]
 
     command = "infinitrain-conformance"
     no_venv = args.no_venv or session.virtualenv.venv_backend == "none"
@@ -146,14 +159,16 @@ def conformance(session: nox.Session) -> None:
         extra = [str(Path(item).resolve()) if Path(item).exists() else item for item in args.install]
         strict = "strict" in backends
         extra += [req for req in _group("test") if strict and req.startswith("array-api-strict")]
-        _install_wheels(session, *names, extra=extra)
+        _install_wheels(session, *names, extra=extra, fast="cpu" in backends)
+        if "cpu" in backends:
+            session.run("infinitrain", "warmup")
 
     failed = []
     for name in backends:
         ours = _own_backend(name, suite_args, write=args.write_known_skips) if name in OWN_BACKENDS else []
-        env = STRICT_ENV if name == "strict" else {}
+        suite = (command, "--backend", name.removesuffix("-numpy"), *ours, *suite_args)
         try:
-            session.run(command, "--backend", name, *ours, *suite_args, external=no_venv, env=env)
+            session.run(*suite, external=no_venv, env=BACKEND_ENV.get(name, {}))
         except nox.command.CommandFailed:
             failed.append(name)  # the other backends still report
     if failed:
@@ -166,7 +181,7 @@ def _own_backend(name: str, suite_args: Sequence[str], *, write: bool) -> list[s
     if name == "strict":
         args += ["--backend_module", "strict_provider:register_backend", "--workers", WORKERS]
     if not {"--level", "--op", "-k", "--"} & set(suite_args):
-        known = str(ROOT / "conformance" / "expected" / f"{name}.toml")
+        known = str(ROOT / "conformance" / "expected" / f"{name.removesuffix('-numpy')}.toml")
         args += ["--write_known_skips" if write else "--known_skips", known]
     return args
 
@@ -248,6 +263,7 @@ def pythons(session: nox.Session) -> None:
     Run the quick tests under each supported Python. A missing interpreter is an error.
     """
     _install_editable(session)
+    session.run("infinitrain", "warmup")
     _pytest(session, "-n", WORKERS, "-m", "not slow and not gpu and not multiproc", *session.posargs)
 
 
@@ -309,8 +325,8 @@ def _install_editable(session: nox.Session, group: str = "test") -> None:
     session.install("--no-build-isolation", *editable)
 
 
-def _install_wheels(session: nox.Session, *names: str, extra: Sequence[str] = ()) -> None:
-    """Build wheels of our packages and install them as a vendor would, with `extra` beside them."""
+def _install_wheels(session: nox.Session, *names: str, extra: Sequence[str] = (), fast: bool = False) -> None:
+    """Build wheels of our packages and install them as a vendor would, with `extra` beside them; `fast`: with Numba."""
     session.install("hatchling>=1.27")
     out = Path(session.create_tmp()).resolve() / "wheels"
     shutil.rmtree(out, ignore_errors=True)
@@ -321,15 +337,16 @@ def _install_wheels(session: nox.Session, *names: str, extra: Sequence[str] = ()
         silent=True,
     )
     wheels = [str(out / PACKAGES[name].wheel) for name in names]
-    session.install(*wheels, *extra)
+    core = str(out / PACKAGES["core"].wheel)
+    session.install(*(f"{w}[fast]" if fast and w == core else w for w in wheels), *extra)
     # pip keeps an installed wheel of the same version, but a reused environment holds yesterday's.
     session.install("--force-reinstall", "--no-deps", *wheels)
 
 
-def _pytest(session: nox.Session, *args: str) -> None:
-    """Run pytest; with several workers, each keeps to one thread of BLAS."""
-    env = {"OPENBLAS_NUM_THREADS": "1"} if "-n" in args else {}
-    session.run("python", "-m", "pytest", *args, env=env)
+def _pytest(session: nox.Session, *args: str, env: Mapping[str, str] = {}) -> None:
+    """Run pytest; with several workers, each keeps to one thread."""
+    one_thread = {"OPENBLAS_NUM_THREADS": "1"} if "-n" in args else {}
+    session.run("python", "-m", "pytest", *args, env={**one_thread, **env})
 
 
 def _check_contents(session: nox.Session, package: Package, dist: Path) -> None:
@@ -338,14 +355,19 @@ def _check_contents(session: nox.Session, package: Package, dist: Path) -> None:
         session.error(f"{package.folder}/LICENSE differs from LICENSE: copy it anew")
     with zipfile.ZipFile(dist / package.wheel) as wheel:
         stem = package.wheel.removesuffix("-py3-none-any.whl")
-        missing = {f"{package.module}/py.typed", f"{stem}.dist-info/licenses/LICENSE"} - set(wheel.namelist())
+        shipped = wheel.namelist()
+        missing = {f"{package.module}/py.typed", f"{stem}.dist-info/licenses/LICENSE"} - set(shipped)
     with tarfile.open(dist / package.sdist) as sdist:
         stem = package.sdist.removesuffix(".tar.gz")
         typed = f"src/{package.module}/py.typed"
         files = ("LICENSE", "README.md", "CHANGELOG.md", "tests/test_about.py", typed)
         missing |= {f"{stem}/{name}" for name in files} - set(sdist.getnames())
+        shipped += sdist.getnames()
     if missing:
         session.error(f"infinitrain-{package.name} lacks {', '.join(sorted(missing))}")
+    compiled = [name for name in shipped if "__pycache__" in name or ".nbc" in name]
+    if compiled:
+        session.error(f"infinitrain-{package.name} ships compiled code: {', '.join(compiled)}")
 
 
 def _import_from_empty_environment(session: nox.Session, package: Package, dist: Path) -> None:
@@ -369,6 +391,13 @@ def _import_from_empty_environment(session: nox.Session, package: Package, dist:
         f"assert (resources.files({package.module!r}) / 'py.typed').is_file()\n"
         "print(module.__name__, about.__version__, 'from', module.__file__)\n"
     )
+    if package.name == "core":  # computes without Numba, which is an extra
+        code += (
+            "import sys\n"
+            "x = module.ones(300, 400)\n"
+            "assert module.ops.linear(x, x).sum().item() == 300 * 300 * 400\n"
+            "assert 'numba' not in sys.modules\n"
+        )
     session.run(python, "-I", "-c", code, external=True, log=False)
 
 
