@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import nn, ops, optim
 from ..autograd import autocast, no_grad
+from ..cpu import threads
 from ..creation import from_numpy
 from ..random import step_scope
 from ..tensor import Tensor
@@ -57,25 +58,34 @@ class Plain(nn.Module):
 
 def steps() -> Iterator[None]:
     """Train a little, on shapes below and above what is split over threads; yield after each step."""
-    for batch, length, width in ((1, 16, 32), (4, 64, 256)):
-        config = nn.TransformerConfig(length, 256, 1, 4, width)
-        gpt2 = nn.TransformerModel(config)
-        rng = np.random.default_rng(0)
-        tokens = from_numpy(rng.integers(0, 256, (batch, length)))
-        target = from_numpy(rng.integers(0, 256, (batch, length)))
+    before = threads.get_num_threads()
+    try:
+        for number, batch, length, width in ((1, 1, 16, 32), (1, 4, 64, 256), (2, 4, 64, 256)):
+            threads.set_num_threads(number)  # code for one part and for several may differ
+            yield from _steps(batch, length, width)
+    finally:
+        threads.set_num_threads(before)
 
-        def gpt2_loss(tokens: Tensor, target: Tensor, gpt2: nn.TransformerModel = gpt2) -> Tensor:
-            return ops.cross_entropy(gpt2(tokens), target, in_place=True)
 
-        yield from _train(gpt2, gpt2_loss, tokens, target)
-        for model in (Llama(256, width, length), Plain(256, width)):
-            nn.init_weights(model, seed=1)
-            yield from _train(model, model, tokens, target)
-        gpt2.eval()
-        with no_grad():
-            for size in (1, length):  # one more token, and a validation batch
-                gpt2_loss(tokens[:, :size], target[:, :size]).item()
-        yield
+def _steps(batch: int, length: int, width: int) -> Iterator[None]:
+    config = nn.TransformerConfig(length, 256, 1, 4, width)
+    gpt2 = nn.TransformerModel(config)
+    rng = np.random.default_rng(0)
+    tokens = from_numpy(rng.integers(0, 256, (batch, length)))
+    target = from_numpy(rng.integers(0, 256, (batch, length)))
+
+    def gpt2_loss(tokens: Tensor, target: Tensor, gpt2: nn.TransformerModel = gpt2) -> Tensor:
+        return ops.cross_entropy(gpt2(tokens), target, in_place=True)
+
+    yield from _train(gpt2, gpt2_loss, tokens, target)
+    for model in (Llama(256, width, length), Plain(256, width)):
+        nn.init_weights(model, seed=1)
+        yield from _train(model, model, tokens, target)
+    gpt2.eval()
+    with no_grad():
+        for size in (1, length):  # one more token, and a validation batch
+            gpt2_loss(tokens[:, :size], target[:, :size]).item()
+    yield
 
 
 def _train(
