@@ -12,6 +12,7 @@ Arguments after `--` go to the session; some have a help of their own: `nox -s c
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import platform
 import shutil
@@ -281,17 +282,23 @@ def parity(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """
-    Run the benchmarks. `-- NAME` runs benchmarks/bench_NAME.py alone, with the arguments after it.
+    Run a benchmark: `-- NAME` with the arguments after it. `--` alone lists them. Installs PyTorch to compare with.
     """
-    scripts = {path.stem.removeprefix("bench_"): path for path in sorted(ROOT.glob("benchmarks/bench_*.py"))}
-    if not scripts:
-        session.error("benchmarks/ holds no bench_*.py")
+    scripts = {
+        path.stem.removeprefix("bench_"): path
+        for path in sorted(ROOT.glob("benchmarks/*.py"))
+        if not path.stem.startswith("_")
+    }
     name, *script_args = session.posargs or [""]
-    if name and name not in scripts:
-        session.error(f"No benchmark {name!r}. There are: {', '.join(scripts)}")
-    _install_editable(session)
-    for path in [scripts[name]] if name else scripts.values():
-        session.run("python", str(path.relative_to(ROOT)), *script_args)
+    if name not in scripts:
+        if name:
+            session.error(f"No benchmark {name!r}. There are: {', '.join(scripts)}")
+        for known, path in scripts.items():
+            about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            print(f"{known:16} {about.partition(chr(10))[0]}")
+        return
+    _install_editable(session, "bench")
+    session.run("python", str(scripts[name].relative_to(ROOT)), *script_args)
 
 
 # Helpers -------------------------------------------------------------------------------------------------

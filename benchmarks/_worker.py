@@ -6,6 +6,7 @@ methods: one JSON line each way. Whatever else a library prints goes to stderr.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -42,11 +43,9 @@ class Worker:
         """Return what the program's method returns. Raises WorkerError."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # the answer below says so
             self.process.stdin.write(json.dumps([method, arguments]) + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the answer below says so
         line = self.process.stdout.readline()
         if not line:
             status = self.process.wait()
@@ -62,12 +61,15 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.process.stdout.close()
 
 
 def peak_memory() -> int:

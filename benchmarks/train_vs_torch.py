@@ -76,7 +76,7 @@ def _contender(trained: Trained, shape: Shape) -> dict[str, Any]:
         "rss_mb": trained.peak / 2**20,
         "first_step_s": trained.first_step,
         "losses": trained.losses,
-        "rounds_ms": trained.rounds,
+        "rounds_ms": [round(ms, 4) for ms in round_medians(trained.rounds)],
         "sitting": trained.sitting,
     }
 

@@ -1,0 +1,6 @@
+"""The scripts on the import path."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's importlib mode leaves it to us
