@@ -27,7 +27,10 @@ def test_every_kernel_listed_is_there_and_first():
             assert callable(kernels[0].resolve())
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (257, 129, 1031), (1031, 67, 130)])
+@pytest.mark.parametrize(
+    "shape",  # the last three in blocks, where BLAS has small kernels
+    [(1, 1, 1), (3, 5, 7), (257, 129, 1031), (1031, 67, 130), (33, 300, 768), (130, 128, 384), (1, 96, 2500)],
+)
 @pytest.mark.parametrize("bias", [False, True])
 def test_linear(nt, shape, bias):
     m, k, n = shape

@@ -20,6 +20,7 @@ _LAYERS = ("tbb", "safe", "threadsafe", "forksafe")
 """Values of NUMBA_THREADING_LAYER that mean tbb."""
 _VARIABLES = ("INFINITRAIN_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 MAX_THREADS = 1024
+_AVX512 = ("SkylakeX", "Cooperlake", "Sapphirerapids")
 
 count = 1
 """Parts that kernels of our own split large work into."""
@@ -91,6 +92,12 @@ def _blas() -> list[Any]:
 
     found: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
     return found
+
+
+@cache
+def has_small_kernels() -> bool:
+    """Tell whether BLAS has kernels for small products, which need no packing: OpenBLAS with AVX-512."""
+    return any(getattr(library, "architecture", None) in _AVX512 for library in _blas())
 
 
 @cache

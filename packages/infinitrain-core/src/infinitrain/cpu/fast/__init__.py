@@ -61,6 +61,8 @@ SUPPORTS: dict[str, Callable[..., bool]] = {
     "Gemm": lambda a, b, c, alpha, beta, ta, tb: (
         a.dtype is c.dtype and c.numel * a.shape[-2 if ta else -1] >= LARGE
     ),
+    # Else a product with one row, which NumPy has BLAS's matrix times vector for, would be ten times slower.
+    "LinearForward": lambda x, weight, bias: x.numel > weight.shape[1] or threads.has_small_kernels(),
     "LinearGeluForward": lambda x, weight, bias, approximate: approximate == "tanh",
 }
 """Limits of kernels beyond dtypes: by the op's arguments, of which shapes, dtypes and attributes count."""

@@ -13,7 +13,7 @@ import llvmlite.binding
 import numpy as np
 from numba import types
 
-from ..threads import gemm_addresses
+from ..threads import gemm_addresses, has_small_kernels
 from . import LARGE
 from .jit import inline, serial
 from .memory import pointer
@@ -35,6 +35,7 @@ def _external(kind: str, number: Any) -> Any:
 
 
 _sgemm, _dgemm = _external("s", types.float32), _external("d", types.float64)
+_SMALL_KERNELS = has_small_kernels()
 _ROWS, _AS_IS, _TRANSPOSED = np.int32(101), np.int32(111), np.int32(112)  # of cblas
 
 
@@ -50,28 +51,50 @@ def gemm(ta, tb, a, b, beta, c):
             c[:] = 0
         return
     size = c.itemsize
-    lines = max(a.strides[0] // size, 1), max(b.strides[0] // size, 1), max(c.strides[0] // size, 1)
     gemm_at(
-        size == 4,
-        ta,
-        tb,
-        m,
-        n,
-        k,
-        1.0,
-        a.ctypes.data,
-        lines[0],
-        b.ctypes.data,
-        lines[1],
-        beta,
-        c.ctypes.data,
-        lines[2],
-    )
+        size == 4, ta, tb, m, n, k, 1.0, a.ctypes.data, max(a.strides[0] // size, 1), b.ctypes.data,
+        max(b.strides[0] // size, 1), np.float64(beta), c.ctypes.data, max(c.strides[0] // size, 1),
+    )  # fmt: skip
 
 
 @serial
 def gemm_at(single, ta, tb, m, n, k, alpha, a, a_line, b, b_line, beta, c, c_line):
-    """c = alpha op(a) op(b) + beta c of matrices at addresses, whose rows are as many elements apart; k > 0."""
+    """c = alpha op(a) op(b) + beta c of matrices at addresses, whose rows are as many elements apart; m, n, k > 0."""
+    size = 4 if single else 8
+    high, wide = _block(ta, tb, m, n, k)
+    for i in range(0, m, high):
+        for j in range(0, n, wide):
+            _call(
+                single, ta, tb, min(high, m - i), min(wide, n - j), k,
+                alpha, a + i * size * (1 if ta else a_line), a_line, b + j * size * (b_line if tb else 1), b_line,
+                beta, c + (i * c_line + j) * size, c_line,
+            )  # fmt: skip
+
+
+@inline
+def _block(ta, tb, m, n, k):
+    """How many rows and columns of c to compute at once: what BLAS has small kernels for, where they are faster.
+
+    Those read a and b as they are, where others copy them first, which a few rows do not pay for. OpenBLAS takes them
+    up to 10⁶ multiplications; with b alone transposed also from k = 32 on, up to 1,200 elements of c.
+    """
+    high, wide = m, n
+    if _SMALL_KERNELS:
+        if tb and not ta and k >= 32:
+            fit = min(1200 // m, 1_000_000 // (m * k)) // 8 * 8
+            if fit:
+                wide = fit
+        elif not tb:
+            fit = 1_000_000 // (k * (n if ta else m)) // 16 * 16
+            if fit >= 32 and ta:
+                high = fit
+            elif fit >= 32:
+                wide = fit
+    return high, wide
+
+
+@inline
+def _call(single, ta, tb, m, n, k, alpha, a, a_line, b, b_line, beta, c, c_line):
     one, two = (_TRANSPOSED if ta else _AS_IS), (_TRANSPOSED if tb else _AS_IS)
     x, y, z = pointer(a), pointer(b), pointer(c)
     if single:

@@ -64,7 +64,7 @@ def _product(ta, a, b, beta, c, nt):
     m, n = c.shape
     if nt == 1:
         gemm(ta, False, a, b, beta, c)
-    elif n >= m:
+    elif n >= m and not (ta and m >= 256):  # a transposed costs more to pack, and is packed once by rows
         for t in prange(nt):
             i, j = bounds(t, nt, n, 16)
             gemm(ta, False, a, b[:, i:j], beta, c[:, i:j])
