@@ -6,8 +6,7 @@ backward into fresh and existing gradients, clipping, optimizers, mixed precisio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -77,7 +76,9 @@ def _steps(batch: int, length: int, width: int) -> Iterator[None]:
     def gpt2_loss(tokens: Tensor, target: Tensor, gpt2: nn.TransformerModel = gpt2) -> Tensor:
         return ops.cross_entropy(gpt2(tokens), target, in_place=True)
 
-    yield from _train(gpt2, gpt2_loss, tokens, target)
+    named = list(gpt2.named_parameters())
+    sgd: list[optim.Optimizer] = [optim.SGD(named, lr=1e-3), optim.SGD(named, lr=1e-3, momentum=0.9)]
+    yield from _train(gpt2, gpt2_loss, tokens, target, sgd)
     for model in (Llama(256, width, length), Plain(256, width)):
         nn.init_weights(model, seed=1)
         yield from _train(model, model, tokens, target)
@@ -86,17 +87,30 @@ def _steps(batch: int, length: int, width: int) -> Iterator[None]:
         for size in (1, length):  # one more token, and a validation batch
             gpt2_loss(tokens[:, :size], target[:, :size]).item()
     yield
+    _products(length, width)
+    yield
+
+
+def _products(length: int, width: int) -> None:
+    """A Linear whose input is data, stacks of products, and products added to what is there."""
+    x = from_numpy(np.ones((4, length, width), np.float32))
+    layer = nn.Linear(width, width)
+    nn.init_weights(layer, seed=1)
+    layer(x).sum().backward()
+    y = layer(x)
+    ops.matmul(y, y.transpose(1, 2)).sum().backward()
+    with no_grad():
+        ops.Gemm(x, x, from_numpy(np.zeros((4, width, width), np.float32)), 0.5, 1.0, True, False)
 
 
 def _train(
-    model: nn.Module, loss_of: Callable[[Tensor, Tensor], Tensor], tokens: Tensor, target: Tensor
+    model: nn.Module,
+    loss_of: Callable[[Tensor, Tensor], Tensor],
+    tokens: Tensor,
+    target: Tensor,
+    more: Sequence[optim.Optimizer] = (),
 ) -> Iterator[None]:
-    optimizers: list[Any] = [
-        optim.AdamW(model.named_parameters(), weight_decay=0.1),
-        optim.SGD(model.named_parameters(), lr=1e-3),
-        optim.SGD(model.named_parameters(), lr=1e-3, momentum=0.9),
-    ]
-    for step, optimizer in enumerate(optimizers):
+    for step, optimizer in enumerate((optim.AdamW(model.named_parameters(), weight_decay=0.1), *more)):
         optimizer.zero_grad()
         with step_scope(seed=1, step=step):
             loss_of(tokens, target).backward()
