@@ -38,10 +38,10 @@ def _meminfo(name: str) -> int:
 
 
 def _model() -> str:
-    text = Path("/proc/cpuinfo").read_text()
-    fields = dict(
-        (part.strip() for part in line.split(":", 1)) for line in reversed(text.splitlines()) if ":" in line
-    )
+    first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    fields = {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
+    }
     name = fields.get("model name", platform.machine())
     family = f", family {fields['cpu family']} model {fields['model']}" if "cpu family" in fields else ""
     return name + family

@@ -16,10 +16,10 @@ EPS = 1e-5
 
 
 def _rope(x: it.Tensor, heads: int) -> it.Tensor:
-    table = _tables.get(x.shape)
-    if table is None:
-        table = _tables[x.shape] = ops.rope_table(x.shape[-1] // heads, x.shape[1])
-    return ops.rope(x, *table, heads, interleaved=False)
+    if x.shape not in _tables:
+        _tables[x.shape] = ops.rope_table(x.shape[-1] // heads, x.shape[1])
+    cos, sin = _tables[x.shape]
+    return ops.rope(x, cos, sin, heads, interleaved=False)
 
 
 _tables: dict[tuple[int, ...], Any] = {}

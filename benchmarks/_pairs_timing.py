@@ -75,7 +75,8 @@ class Timing:
         return {name: value * 1e6 for name, value in found.items()}
 
     def _forward(self, seconds: float) -> list[float]:
-        clock, function, arguments, times = time.perf_counter, self.function, self.arguments, []
+        clock, function, arguments = time.perf_counter, self.function, self.arguments
+        times: list[float] = []
         stop = clock() + seconds
         while len(times) < LEAST or clock() < stop:
             start = clock()
@@ -85,7 +86,8 @@ class Timing:
 
     def _pass(self, seconds: float, links: int) -> list[tuple[float, float]]:
         """Return the times of recorded calls and of backward, of ``links`` calls one after the other."""
-        clock, function, seed, times = time.perf_counter, self.function, self.seed, []
+        clock, function, seed = time.perf_counter, self.function, self.seed
+        times: list[tuple[float, float]] = []
         first, *others = self.arguments
         stop = clock() + seconds
         while len(times) < LEAST or clock() < stop:

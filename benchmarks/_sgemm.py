@@ -23,7 +23,7 @@ class Program:
 
     def seconds(self) -> float:
         """Return what the products of a training step take: forward, and both of backward."""
-        return sum(p.count * _seconds(p) for p in self.products)
+        return sum(p.times * _seconds(p) for p in self.products)
 
 
 def _seconds(product: Product) -> float:

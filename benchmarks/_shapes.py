@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class Product(NamedTuple):
-    """``count`` products of (rows, inputs) and (inputs, outputs), forward, and both of their backward."""
+    """``times`` products of (rows, inputs) and (inputs, outputs), forward, and both of their backward."""
 
-    count: int
+    times: int
     rows: int
     inputs: int
     outputs: int
 
     @property
     def flops(self) -> int:
-        return self.count * 3 * 2 * self.rows * self.inputs * self.outputs
+        return self.times * 3 * 2 * self.rows * self.inputs * self.outputs
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Shape:
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
         """Return name -> shape, in the order of the model."""
-        c, hidden, found = self.width, self.hidden, {}
-        gpt2 = self.family == "gpt2"
+        found: dict[str, tuple[int, ...]] = {}
+        c, hidden, gpt2 = self.width, self.hidden, self.family == "gpt2"
         found["transformer.wte.weight"] = (self.vocab, c)
         if gpt2:
             found["transformer.wpe.weight"] = (self.time, c)
         for i in range(self.layers):
-            parts = {
+            parts: dict[str, tuple[int, ...]] = {
                 "ln_1": (c,),
                 "attn.c_attn": (self.packed, c),
                 "attn.c_proj": (c, c),

@@ -60,9 +60,10 @@ def axis(name: str, workers: dict[str, Worker], rounds: int) -> dict[str, Any]:
     points, flops = [], []
     for size in sizes:
         shape = make(size)
-        points.append({"size": size, "ms": point(shape, workers, rounds)})
+        ms = point(shape, workers, rounds)
+        points.append({"size": size, "ms": ms})
         flops.append(shape.flops())
-        shown = ", ".join(f"{who} {times['median']:.2f}" for who, times in points[-1]["ms"].items())
+        shown = ", ".join(f"{who} {times['median']:.2f}" for who, times in ms.items())
         print(f"{name} {size}: {shown}", file=sys.stderr)
     return {"axis": name, "points": points, "flops": flops, **fits(sizes, flops, points)}
 

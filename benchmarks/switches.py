@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from _statistics import estimate
+from _statistics import Medians, estimate
 from dataclasses import asdict
+from functools import partial
 from statistics import median
 from typing import Any
 
+import numpy as np
 from _contenders import Contender
 from _machine import machine
 from _options import add_common, check_common
@@ -39,7 +41,7 @@ def rows(shape: Shape, measured: Measured) -> list[dict[str, Any]]:
     rounds = measured.rounds()
     found = []
     for name, trained in measured.trained.items():
-        ratio, bounds = estimate(rounds, lambda m, name=name: m[name] / m["ours"])
+        ratio, bounds = estimate(rounds, partial(_ratio, name))
         found.append(
             {
                 "switch": name,
@@ -55,6 +57,10 @@ def rows(shape: Shape, measured: Measured) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _ratio(name: str, medians: Medians) -> np.ndarray:
+    return medians[name] / medians["ours"]
 
 
 def show(found: list[dict[str, Any]]) -> None:
