@@ -76,19 +76,22 @@ def test_larger_and_smaller(rng, name, numpy):
     assert (tie["da"].value, tie["db"].value) == ([3.0], [3.0])
 
 
+def words(key: int, *counter: int) -> list[int]:
+    """Return the words of one block."""
+    return [int(word[0]) for word in dropout.philox((key, 0), [np.array([c], np.uint64) for c in counter])]
+
+
 def test_philox_is_the_published_one():
     """Random123's known answers, and NumPy's raw words; NumPy counts before it draws."""
-    assert dropout.philox((0, 0), (0, 0, 0, 0)) == (
+    assert words(0, 0, 0, 0, 0) == [
         0x16554D9ECA36314C,
         0xDB20FE9D672D0FDC,
         0xD7E772CEE186176B,
         0x7E68B68AEC7BA23B,
-    )
-    raw = np.random.Philox(key=2**64 - 3, counter=[8, 7, 6, 5]).random_raw(8)
-    assert [
-        *dropout.philox((2**64 - 3, 0), (9, 7, 6, 5)),
-        *dropout.philox((2**64 - 3, 0), (10, 7, 6, 5)),
-    ] == list(raw)
+    ]
+    for key, counter in ((2**64 - 3, (8, 7, 6, 5)), (2**63 + 12345, (2**64 - 9, 2**63 + 1, 2**33, 1))):
+        raw = np.random.Philox(key=key, counter=list(counter)).random_raw(8)
+        assert [*words(key, counter[0] + 1, *counter[1:]), *words(key, counter[0] + 2, *counter[1:])] == [*raw]
 
 
 def test_dropout_masks_depend_on_the_sample_and_not_on_the_batch():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -42,6 +42,8 @@ def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, s
         return False, f"{name}: shape {got.shape}, the oracle's is {oracle.shape}"
     if not got.size:
         return True, f"{name} ok (empty)"
+    if oracle.dtype.kind in "iu":
+        return _integers(name, tensor.numpy(), oracle)
     bound = allowed(op, tensor.dtype, oracle, np.broadcast_to(want.magnitude, oracle.shape), want.terms)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(got - oracle)
@@ -55,6 +57,11 @@ def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, s
         if abs(part) > limit:
             text = f"{name}: every element is within its tolerance, but together they are off by {part:.2%}"
             return False, f"{text}, allowed +-{limit:.2%}"
+        unsigned = lost_signs(op, tensor.dtype, got, oracle)
+        if unsigned.any():
+            at = ",".join(map(str, np.argwhere(unsigned)[0].tolist()))
+            text = f"{name}: {int(unsigned.sum()):,}/{got.size:,} zeros have the wrong sign; first ({at})"
+            return False, f"{text}: got {got[unsigned][0]}, float64 oracle {oracle[unsigned][0]}"
         return True, f"{name} ok ({float(ratio.max()):.2f} of tolerance)"
     worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
     at = ",".join(str(int(i)) for i in worst)
@@ -65,6 +72,34 @@ def compare(op: str | None, name: str, tensor: Any, want: Want) -> tuple[bool, s
     if np.isnan(got).any() and not np.isnan(oracle).any():
         text += f"; {int(np.isnan(got).sum()):,} are NaN, as the destination was before: not written?"
     return False, text
+
+
+def _integers(name: str, got: np.ndarray, oracle: np.ndarray) -> tuple[bool, str]:
+    """Compare as integers: float64 cannot tell those beyond 2**53 apart."""
+    wrong = np.array([a != b for a, b in zip(got.flat, oracle.flat, strict=True)]).reshape(got.shape)
+    if not wrong.any():
+        return True, f"{name} ok (exact)"
+    first = f"got {got[wrong][0]}, expected {oracle[wrong][0]}"
+    return False, f"{name}: {int(wrong.sum()):,}/{got.size:,} integers differ; {first}"
+
+
+EXACT_ZEROS: Final = (
+    "NoOpForward", "NoOpBackward", "Copy", "Cast", "Fill", "TransposeForward", "PermuteForward", "SliceForward",
+    "SliceBackward", "SliceAssign", "RepeatInterleaveForward", "ExpandForward", "TrilForward", "TriuForward",
+    "SplitForward", "ConcatForward", "EmbeddingForward", "GatherForward", "IndexSelectForward", "ScatterForward",
+    "MaskForward", "WhereForward", "NegForward", "AbsForward", "AddForward", "SubForward", "MulForward", "DivForward",
+    "AddScalarForward", "MulScalarForward", "DivScalarForward", "SqrtForward", "ClampForward", "AddBackward",
+    "SubBackward", "MulBackward", "SumBackward", "MeanBackward", "AccumulateGrad", "ScaleInPlace",
+)  # fmt: skip
+"""Ops whose zeros have the sign that IEEE arithmetic gives them: they move elements, or round once."""
+
+
+def lost_signs(op: str | None, dtype: Any, got: np.ndarray, oracle: np.ndarray) -> np.ndarray:
+    """Return where a result is a zero of the wrong sign, of an op whose zeros have one."""
+    if op not in EXACT_ZEROS or not dtype.is_floating:
+        return np.zeros(got.shape, np.bool_)
+    wrong: np.ndarray = (got == 0) & ~np.isnan(oracle) & (np.signbit(got) != np.signbit(oracle))
+    return wrong
 
 
 def rounded(oracle: np.ndarray, dtype: Any) -> np.ndarray:

@@ -68,7 +68,11 @@ def _unchanged(call: Call, heading: str) -> None:
 def destination(make: Make, heading: str) -> None:
     """Destinations inside larger buffers: poisoned before, filled wholly, and nothing beside them [contract 4.4]."""
     __tracebackhide__ = True
-    call = make()
+    _into(make(), heading)
+
+
+def _into(call: Call, heading: str) -> None:
+    __tracebackhide__ = True
     targets = call.into()
     disturbed = targets.disturbed()
     expect(heading, not disturbed, "; ".join(disturbed))
@@ -96,17 +100,23 @@ def accumulates(make: Make, heading: str, *, wide: bool = False, seed: int = 1) 
         if name in marked:
             kept = dtypes.get(name, inferred)
             prefill[name] = (rng.standard_normal(shape) * 10 + 3).astype(kept.numpy)
-            before = prefill[name].astype(np.float64)
-            # Core may add what was rounded to the op's dtype: one unit of it, in units of the table's constant.
-            w, extra = want[name], 2.0**16 / 8 if inferred.itemsize == 2 else 0.0
-            want[name] = Want(w.value, w.magnitude + extra * np.abs(w.value), w.terms)
-            added[name] = Want(w.value + before, want[name].magnitude + np.abs(before), w.terms)
+            added[name] = _sum(want[name], prefill[name], inferred)
+            want[name] = _sum(want[name], np.zeros(shape), inferred)
     targets = call.into(prefill, dtypes)
     disturbed = targets.disturbed()
     expect(heading, not disturbed, "; ".join(disturbed))
     close(heading, call.row.name, targets.views, added)
     if wide:  # the first gradient of a step overwrites a destination that is as wide
         close(heading, call.row.name, make().into(dtypes=dtypes).views, want)
+
+
+def _sum(want: Want, before: np.ndarray, dtype: Any) -> Want:
+    """Return what a result of ``dtype`` makes of what its destination holds. Core may add what was rounded to that
+    dtype: one unit of it, in units of the table's constant.
+    """
+    held, extra = before.astype(np.float64), 2.0**16 / 8 if dtype.itemsize == 2 else 0.0
+    size = want.magnitude + np.abs(held) + extra * np.abs(want.value)
+    return Want(want.value + held, size, want.terms)
 
 
 def accumulates_alone(make: Make, heading: str, *, seed: int = 1) -> None:
@@ -122,13 +132,45 @@ def accumulates_alone(make: Make, heading: str, *, seed: int = 1) -> None:
             it.from_numpy(poison(inferred, shape), call.device)  # what memory that is used again holds
             if name == alone and name in call.row.accumulates:
                 prefill[name] = (rng.standard_normal(shape) * 10 + 3).astype(inferred.numpy)
-                before, w = prefill[name].astype(np.float64), want[name]
-                extra = np.abs(before) + (2.0**16 / 8 * np.abs(w.value) if inferred.itemsize == 2 else 0.0)
-                want[name] = Want(w.value + before, w.magnitude + extra, w.terms)
+                want[name] = _sum(want[name], prefill[name], inferred)
         targets = call.into(prefill, only=alone)
         got = dict(zip(call.names(), targets.returned, strict=True))
         expect(heading, not targets.disturbed(), "; ".join(targets.disturbed()))
         close(f"{heading}   out {alone}", call.row.name, got, want)
+
+
+def large(make: Make, heading: str) -> None:
+    """More elements than a thread is given: the values; then again from and to memory that is aligned to an element
+    only, and poisoned [contract 4.1, 4.4].
+    """
+    __tracebackhide__ = True
+    call, moved = make(), make(offset=True)
+    moved.want = call.want
+    _values(call, heading)
+    if applies("destination", call.row):
+        _into(moved, heading)
+    else:
+        _values(moved, heading)
+
+
+def large_accumulates(make: Make, heading: str, *, seed: int = 1) -> None:
+    """Added to destinations, half of whose elements are a thousand times the others; one is NaN, one infinite, and
+    these stay where they are [contract 4.4].
+    """
+    __tracebackhide__ = True
+    call = make(offset=True)
+    rng, added, prefill = np.random.default_rng(seed), call.want(), dict[str, np.ndarray]()
+    for name, (shape, inferred) in zip(call.names(), call.specs(), strict=True):
+        if name in call.row.accumulates:
+            before = rng.standard_normal(shape) + 3.0
+            flat = before.reshape(-1)
+            flat[1::2] *= 1000.0
+            flat[-1], flat[flat.size // 2] = np.inf, np.nan
+            prefill[name] = before.astype(inferred.numpy)
+            added[name] = _sum(added[name], prefill[name], inferred)
+    targets = call.into(prefill)
+    expect(heading, not targets.disturbed(), "; ".join(targets.disturbed()))
+    close(heading, call.row.name, targets.views, added)
 
 
 def repeats(make: Make, heading: str) -> None:
@@ -168,6 +210,8 @@ class Check:
     dtypes: tuple[str, ...] | None = None
     file: str = "ops"
     """The suite's file that holds the test."""
+    large: bool = False
+    """On the large cases, and on no others."""
 
 
 FLOATS: Final = ("float32", "bfloat16", "float16", "float64")
@@ -180,6 +224,9 @@ CHECKS: Final[dict[str, Check]] = {
     "accumulates_into_float32": Check(partial(accumulates, wide=True), "4.4", ("bfloat16",)),
     "accumulates_small_into_large": Check(small_into_large, "4.4", ("bfloat16",)),
     "repeats": Check(repeats, "7.7", ("float32",)),
+    "large": Check(large, "4.4", file="sizes", large=True),
+    "large_accumulates": Check(large_accumulates, "4.4", file="sizes", large=True),
+    "large_repeats": Check(repeats, "7.7", file="sizes", large=True),
     **{
         group: Check(partial(special.check, group), "4.7", FLOATS, "special_values")
         for group in special.GROUPS
@@ -198,17 +245,21 @@ def applies(check: str, row: Any) -> bool:
         return bool(row.results) and not row.view and not row.results[0].startswith("*")
     if check == "accumulates_alone":
         return bool(row.accumulates) and len(row.results) > 1
-    return bool(row.accumulates) if check.startswith("accumulates") else True
+    return bool(row.accumulates) if "accumulates" in check else True
 
 
 def planned(check: str) -> list[tuple[OpCase, str]]:
     """Return each case and dtype that a check is run on, in the suite's order."""
     from infinitrain.backend import OPS
 
-    from .families import first_cases, matrix
+    from .families import first_cases, matrix, sizes
 
-    pairs, dtypes = matrix(), CHECKS[check].dtypes
-    if dtypes is not None:
+    of = CHECKS[check]
+    pairs = [(case, dtype) for case, dtype in matrix() if sizes.is_large(case) == of.large]
+    if of.dtypes is not None:
         there = set(pairs)
-        pairs = [(case, dtype) for case in first_cases() for dtype in dtypes if (case, dtype) in there]
+        chosen = [(case, dtype) for case in first_cases() for dtype in of.dtypes if (case, dtype) in there]
+        if check in special.GROUPS:
+            chosen += [(case, dtype) for case, dtype in pairs if sizes.has_lanes(case)]
+        pairs = chosen
     return [(case, dtype) for case, dtype in pairs if applies(check, OPS[case.op])]

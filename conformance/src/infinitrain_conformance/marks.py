@@ -99,7 +99,7 @@ def _dtypes_in(item: pytest.Item) -> list[str]:
 
     params: Any = item.callspec.params.values() if hasattr(item, "callspec") else ()
     names = {d.name for d in ALL}
-    words = (str(value).rpartition("Cast-to_")[2] for value in params)
+    words = (v.rpartition("to_")[2] if v.startswith("Cast-") else v for v in map(str, params))
     return [word for word in words if word in names]
 
 

@@ -38,6 +38,8 @@ def all_cases() -> tuple[OpCase, ...]:
         scalar,
         scatter,
         shape,
+        sizes,
+        wide,
     )
 
     families = (
@@ -62,6 +64,8 @@ def all_cases() -> tuple[OpCase, ...]:
         moe,
         optimizer,
         mistakable,
+        wide,
+        sizes,
     )
     return tuple(case for family in families for case in family.CASES if case.op in OPS)
 

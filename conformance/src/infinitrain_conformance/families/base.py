@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..cases import Built, Data, OpCase, case
+from ..cases import HALF_AND_SINGLE, Built, Data, OpCase, case
 from ..oracles import Want, plain
 
 CASES: list[OpCase] = []
@@ -46,6 +46,8 @@ def fill(d: Data, shape: Shape, value: float) -> Built:
 case(CASES, "Fill", "seven", fill, (3, 5, 7), 6.75)
 case(CASES, "Fill", "zero", fill, (129,), 0.0)
 case(CASES, "Fill", "scalar", fill, (), -2.5)
+case(CASES, "Fill", "minus_zero", fill, (129,), -0.0, dtypes=HALF_AND_SINGLE, clause="4.7")
+case(CASES, "Fill", "nan", fill, (7, 131), np.nan, dtypes=HALF_AND_SINGLE, clause="4.7")
 
 
 def view(d: Data, shape: Shape, to: Shape) -> Built:
@@ -69,14 +71,28 @@ case(CASES, "Copy", "odd", copy, (3, 5, 7))
 case(CASES, "Copy", "scalar", copy, ())
 
 
+def accumulated(grad: np.ndarray, rate: float, tensor: np.ndarray) -> dict[str, Want]:
+    return {"tensor": Want(tensor + rate * grad, np.abs(tensor) + np.abs(rate * grad))}
+
+
 def accumulate(d: Data, shape: Shape, rate: float, scale: float = 1.0) -> Built:
     number = float(rate) if d.dtype.is_floating else int(rate)
 
     def oracle(grad: np.ndarray, rate: float, tensor: np.ndarray) -> dict[str, Want]:
-        return {"tensor": Want(d.wrap(tensor + rate * grad), np.abs(tensor) + np.abs(rate * grad))}
+        found = accumulated(grad, rate, tensor)["tensor"]
+        return {"tensor": Want(d.wrap(found.value), found.magnitude)}
 
     return Built((d.normal(*shape, scale=scale), number, d.normal(*shape, mean=2.0)), oracle)
 
 
 case(CASES, "AccumulateGrad", "doubled", accumulate, (3, 5, 7), 2.0)
 case(CASES, "AccumulateGrad", "subtracted", accumulate, (129,), -0.5, scale=10.0)
+
+
+def zeros(d: Data, rate: float) -> Built:
+    a, b = np.meshgrid([0.0, -0.0, 1.5], [0.0, -0.0, -2.0])
+    return Built((np.ascontiguousarray(a), rate, np.ascontiguousarray(b)), accumulated)
+
+
+for name, rate in (("zeros", 1.0), ("zeros_doubled", 2.0)):
+    case(CASES, "AccumulateGrad", name, zeros, rate, dtypes=HALF_AND_SINGLE, clause="4.7")

@@ -11,15 +11,17 @@ import numpy as np
 from ..cases import As, Built, Data, OpCase, Stat, case
 from ..oracles import Want
 from ..oracles import optimizer as oracles
+from .reduction import weighed
 
 CASES: list[OpCase] = []
-SHAPES = ((7, 33), (129,), (), (1, 1), (0,))
+Shapes = tuple[tuple[int, ...], ...]
+SHAPES: Shapes = ((7, 33), (129,), (), (1, 1), (0,))
 WIDE_RANGE = ("float32", "bfloat16", "float64")
 Lists = tuple[np.ndarray, ...]
 
 
-def _lists(d: Data, scale: float = 1.0, mean: float = 0.0) -> Lists:
-    return tuple(d.normal(*shape, scale=scale, mean=mean) for shape in SHAPES)
+def _lists(d: Data, shapes: Shapes, scale: float = 1.0, mean: float = 0.0) -> Lists:
+    return tuple(d.normal(*shape, scale=scale, mean=mean) for shape in shapes)
 
 
 def _stat(value: np.ndarray) -> Stat:
@@ -30,12 +32,14 @@ def _named(**lists: list[Want]) -> dict[str, Want]:
     return {f"{name}[{i}]": want for name, wants in lists.items() for i, want in enumerate(wants)}
 
 
-def adamw(d: Data, step: int, decay: float = 0.1, size: float = 0.1, eps: float = 1e-8) -> Built:
-    grads = _lists(d, size, 0.3 * size)
+def adamw(
+    d: Data, step: int, decay: float = 0.1, size: float = 0.1, eps: float = 1e-8, shapes: Shapes = SHAPES
+) -> Built:
+    grads = _lists(d, shapes, size, 0.3 * size)
     # Moments as earlier gradients of that size would have left them, uncorrelated with this one.
     scale = size * (step > 1)
-    ms = [_stat(0.2 * scale * d.rng.standard_normal(s)) for s in SHAPES]
-    vs = [_stat(0.1 * scale**2 * d.rng.standard_normal(s) ** 2) for s in SHAPES]
+    ms = [_stat(0.2 * scale * d.rng.standard_normal(s)) for s in shapes]
+    vs = [_stat(0.1 * scale**2 * d.rng.standard_normal(s) ** 2) for s in shapes]
 
     def oracle(params: Lists, grads: Lists, ms: Lists, vs: Lists, *settings: Any) -> dict[str, Want]:
         h = dict(zip(("lr", "beta1", "beta2", "eps", "weight_decay", "step"), settings, strict=True))
@@ -43,7 +47,7 @@ def adamw(d: Data, step: int, decay: float = 0.1, size: float = 0.1, eps: float 
         return _named(params=[p for p, _, _ in new], ms=[m for _, m, _ in new], vs=[v for _, _, v in new])
 
     settings = (1e-2, 0.9, 0.95, eps, decay, step)
-    return Built((_lists(d, mean=0.5), grads, tuple(ms), tuple(vs), *settings), oracle)
+    return Built((_lists(d, shapes, mean=0.5), grads, tuple(ms), tuple(vs), *settings), oracle)
 
 
 case(CASES, "AdamW", "first_step", adamw, 1)
@@ -57,16 +61,16 @@ case(CASES, "AdamW", "large_eps", adamw, 4, eps=0.1, dtypes=("float32",))
 SGD = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False, "first": False}
 
 
-def sgd(d: Data, **changes: Any) -> Built:
+def sgd(d: Data, shapes: Shapes = SHAPES, **changes: Any) -> Built:
     h = SGD | changes
-    momenta = tuple(_stat(0.5 * d.rng.standard_normal(s)) for s in SHAPES) if h["momentum"] else ()
+    momenta = tuple(_stat(0.5 * d.rng.standard_normal(s)) for s in shapes) if h["momentum"] else ()
 
     def oracle(params: Lists, grads: Lists, momenta: Lists, *settings: Any) -> dict[str, Want]:
         kept: Any = momenta or (None,) * len(params)
         new = [oracles.sgd(*arrays, h) for arrays in zip(params, grads, kept, strict=True)]
         return _named(params=[p for p, _ in new], momenta=[b for _, b in new if b is not None])
 
-    return Built((_lists(d, mean=0.5), _lists(d, 0.3, 0.1), momenta, *h.values()), oracle)
+    return Built((_lists(d, shapes, mean=0.5), _lists(d, shapes, 0.3, 0.1), momenta, *h.values()), oracle)
 
 
 case(CASES, "SGD", "momentum", sgd)
@@ -79,11 +83,11 @@ case(CASES, "SGD", "plain", sgd, momentum=0.0)
 case(CASES, "SGD", "plain_decay", sgd, momentum=0.0, weight_decay=0.05)
 
 
-def scale(d: Data, factor: float, size: float = 3.0) -> Built:
+def scale(d: Data, factor: float, size: float = 3.0, shapes: Shapes = SHAPES) -> Built:
     def oracle(tensors: Lists, factor: float) -> dict[str, Want]:
         return _named(tensors=[Want(t * factor, np.abs(t * factor)) for t in tensors])
 
-    return Built((_lists(d, size), factor), oracle)
+    return Built((_lists(d, shapes, size), factor), oracle)
 
 
 case(CASES, "ScaleInPlace", "shrink", scale, 0.37)
@@ -97,6 +101,11 @@ def norm(d: Data, *sizes: float, long: int = 0) -> Built:
         d.normal(*s, scale=sizes[i % len(sizes)], mean=0.5 * sizes[0]) for i, s in enumerate(shapes)
     )
     return Built((tensors,), oracles.global_norm)
+
+
+def heavy(d: Data, shapes: Shapes) -> Built:
+    """A few elements make up most of the norm: one of hundreds of thousands that is lost shows."""
+    return Built((tuple(weighed(d, s) for s in shapes),), oracles.global_norm)
 
 
 def two_dtypes(d: Data, size: float) -> Built:
@@ -126,9 +135,9 @@ case(CASES, "GlobalNorm", "infinity", special, -np.inf, 1, dtypes=("float32", "f
 case(CASES, "GlobalNorm", "nan", special, np.nan, 0, dtypes=("float32", "bfloat16"))
 
 
-def finite(d: Data, value: float, index: int) -> Built:
+def finite(d: Data, value: float, index: int, shapes: Shapes = SHAPES) -> Built:
     largest = {"float16": 65504.0, "float64": 1e308}.get(d.dtype.name, 3e38)
-    tensors = tuple(d.round(largest * d.rng.uniform(-1, 1, s)) for s in SHAPES)
+    tensors = tuple(d.round(largest * d.rng.uniform(-1, 1, s)) for s in shapes)
     tensors[index].reshape(-1)[-1:] = value
     return Built((tensors,), oracles.all_finite)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import As, Built, Data, OpCase, case
+from ..cases import HALF_AND_SINGLE, As, Built, Data, OpCase, case
 from ..oracles import Want, sum_to
+from .elementwise import zeros
 
 CASES: list[OpCase] = []
 Array = np.ndarray
@@ -53,16 +54,28 @@ BY_RESULT: dict[str, Unary] = {
 FROM_ONE = ("Tanh", "Sigmoid", "Sin", "Cos")
 
 
-def unary(d: Data, name: str, domain: tuple[float, float], value: Unary, size: Unary) -> Built:
-    x = d.round(d.rng.uniform(*domain, (3, 5, 41)))
+Shape = tuple[int, ...]
+BLOCK: Shape = (3, 5, 41)
+
+
+def unary(
+    d: Data, name: str, domain: tuple[float, float], value: Unary, size: Unary, shape: Shape = BLOCK
+) -> Built:
+    x = d.round(d.rng.uniform(*domain, shape))
     wrap = d.wrap if name == "Neg" else lambda y: y  # the others give floats
     return Built((x,), lambda x: {"y": Want(wrap(value(x)), size(x))})
 
 
 def unary_backward(
-    d: Data, name: str, domain: tuple[float, float], value: Unary, slope: Unary, saved: bool
+    d: Data,
+    name: str,
+    domain: tuple[float, float],
+    value: Unary,
+    slope: Unary,
+    saved: bool,
+    shape: Shape = BLOCK,
 ) -> Built:
-    x = d.round(d.rng.uniform(*domain, (3, 5, 41)))
+    x = d.round(d.rng.uniform(*domain, shape))
     given = d.round(value(x)) if saved else x
     by = BY_RESULT[name] if saved else slope
 
@@ -97,7 +110,7 @@ SHAPES = {
 }
 
 
-def binary(d: Data, name: str, a: tuple[int, ...], b: tuple[int, ...]) -> Built:
+def binary(d: Data, name: str, a: Shape, b: Shape) -> Built:
     value, size = BINARY[name]
     left, right = _operands(d, a, b)
     if d.dtype.name == "bool" and name != "Mul":  # two bools have no difference: the other is an integer
@@ -110,11 +123,11 @@ def binary(d: Data, name: str, a: tuple[int, ...], b: tuple[int, ...]) -> Built:
     return Built((left, right), lambda a, b: {"y": Want(wrap(value(a, b)), size(a, b))})
 
 
-def _operands(d: Data, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[Array, Array]:
+def _operands(d: Data, a: Shape, b: Shape) -> tuple[Array, Array]:
     return d.normal(*a, mean=0.5), d.round(d.rng.uniform(0.5, 2.0, b) * d.rng.choice([-1.0, 1.0], b))
 
 
-def binary_backward(d: Data, name: str, a: tuple[int, ...], b: tuple[int, ...]) -> Built:
+def binary_backward(d: Data, name: str, a: Shape, b: Shape) -> Built:
     left, right = _operands(d, a, b)
     grad = d.normal(*np.broadcast_shapes(a, b), mean=0.1, scale=0.5)
 
@@ -130,8 +143,20 @@ def binary_backward(d: Data, name: str, a: tuple[int, ...], b: tuple[int, ...]) 
     return Built((grad, a, b) if name in ("Add", "Sub") else (grad, left, right), oracle)
 
 
+def zeros_of(name: str) -> Callable[..., dict[str, Want]]:
+    value, size = BINARY[name]
+
+    def oracle(a: Array, b: Array) -> dict[str, Want]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return {"y": Want(value(a, b), np.abs(size(a, b)))}
+
+    return oracle
+
+
 for label, (left, right) in SHAPES.items():
     for name in BINARY:
         case(CASES, f"{name}Forward", label, binary, name, left, right)
     for name in SLOPES:
         case(CASES, f"{name}Backward", label, binary_backward, name, left, right)
+for name in BINARY:
+    case(CASES, f"{name}Forward", "zeros", zeros, zeros_of(name), clause="4.7", dtypes=HALF_AND_SINGLE)

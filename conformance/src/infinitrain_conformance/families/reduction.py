@@ -61,6 +61,17 @@ case(CASES, "SumForward", "nothing", reduce, oracles.sum_, (0, 3), (0,), False, 
 case(CASES, "MeanForward", "nothing", reduce, oracles.mean, (0, 3), (0,), False, dtypes=SINGLE, clause="4.4")
 
 
+def weighed(d: Data, shape: Shape) -> np.ndarray:
+    """Return numbers for a sum of hundreds of thousands: a few near each place where it may be cut are as large as a
+    thousand others, so that one of them that is lost, or counted twice, shows.
+    """
+    x = 1e-3 * (0.5 + d.rng.random(math.prod(shape)))
+    for part in range(17):
+        near = part * (x.size - 1) // 16
+        x[max(0, near - 8) : near + 9] = d.rng.uniform(0.5, 2.0, x[max(0, near - 8) : near + 9].shape)
+    return d.round(x.reshape(shape))
+
+
 def extreme(
     d: Data, oracle: Oracle, shape: Shape, axes: Shape, keepdims: bool, special: bool = False
 ) -> Built:

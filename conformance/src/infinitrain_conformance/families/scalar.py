@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import Built, Data, OpCase, case
+from ..cases import HALF_AND_SINGLE, Built, Data, OpCase, case
 from ..oracles import Want, sum_to
 
 CASES: list[OpCase] = []
@@ -19,6 +19,11 @@ INTEGERS = ("bool", *UNSIGNED, "int8", "int16", "int32", "int64")
 
 def add(d: Data, value: Any, shape: Shape = (5, 33)) -> Built:
     return Built((d.normal(*shape, mean=0.5), value), lambda x, v: {"y": Want(x + v, np.abs(x) + abs(v))})
+
+
+def minus_zero(d: Data) -> Built:
+    """It changes nothing, 0 of either sign included."""
+    return Built((np.array([0.0, -0.0, 1.5, -2.0] * 33), -0.0), lambda x, v: {"y": Want(x + v, np.abs(x))})
 
 
 def mul(d: Data, value: Any, shape: Shape = (5, 33)) -> Built:
@@ -40,6 +45,7 @@ def wraps(d: Data, op: Callable[[int, int], int], value: int) -> Built:
 case(CASES, "AddScalarForward", "whole", add, 3)
 case(CASES, "AddScalarForward", "fraction", add, 0.5, dtypes=("float32", "bfloat16", "float16", *INTEGERS))
 case(CASES, "AddScalarForward", "wraps", wraps, int.__add__, 5, dtypes=UNSIGNED)
+case(CASES, "AddScalarForward", "minus_zero", minus_zero, clause="4.7", dtypes=HALF_AND_SINGLE)
 case(CASES, "AddScalarForward", "empty", add, 1.5, (0, 3), dtypes=("float32",), clause="4.4")
 case(CASES, "MulScalarForward", "whole", mul, 3)
 case(CASES, "MulScalarForward", "fraction", mul, -0.75, dtypes=("float32", "bfloat16", "float16", *INTEGERS))
@@ -47,8 +53,8 @@ case(CASES, "MulScalarForward", "wraps", wraps, int.__mul__, 3, dtypes=UNSIGNED)
 case(CASES, "MulScalarForward", "no_axes", mul, 1.5, (), dtypes=("float32",))
 
 
-def div(d: Data, scalar: Any, dividend: bool) -> Built:
-    x = d.normal(5, 33, mean=0.5)
+def div(d: Data, scalar: Any, dividend: bool, shape: Shape = (5, 33)) -> Built:
+    x = d.normal(*shape, mean=0.5)
     if dividend:  # away from zero
         x = (
             d.round(np.where(x < 0, -1.0, 1.0) * (1.0 + np.abs(x)))
@@ -95,8 +101,8 @@ def _power(base: Array, exponent: Array) -> Want:
     return Want(value, np.abs(value) * (1.0 + enlarged))
 
 
-def power(d: Data, scalar: Any, is_base: bool, low: float, high: float) -> Built:
-    x = d.round(d.rng.uniform(max(low, 0.0) if d.dtype.kind == "u" else low, high, (5, 33)))
+def power(d: Data, scalar: Any, is_base: bool, low: float, high: float, shape: Shape = (5, 33)) -> Built:
+    x = d.round(d.rng.uniform(max(low, 0.0) if d.dtype.kind == "u" else low, high, shape))
 
     def oracle(x: Array, scalar: Any, is_base: bool) -> dict[str, Want]:
         s = np.full(x.shape, float(scalar))
@@ -105,8 +111,10 @@ def power(d: Data, scalar: Any, is_base: bool, low: float, high: float) -> Built
     return Built((x, scalar, is_base), oracle)
 
 
-def power_backward(d: Data, scalar: float, is_base: bool, low: float, high: float) -> Built:
-    x = d.round(d.rng.uniform(low, high, (5, 33)))
+def power_backward(
+    d: Data, scalar: float, is_base: bool, low: float, high: float, shape: Shape = (5, 33)
+) -> Built:
+    x = d.round(d.rng.uniform(low, high, shape))
 
     def oracle(grad: Array, x: Array, s: float, is_base: bool) -> dict[str, Want]:
         if s == 0:

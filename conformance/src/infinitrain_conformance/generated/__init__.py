@@ -7,7 +7,7 @@ each result. ``hunt`` runs the suite's checks until one fails; a fault that pass
 
 from __future__ import annotations
 
-from . import arguments, attributes, half_sums, precision, results  # each declares its kinds
+from . import arguments, attributes, half_sums, precision, results, splits  # each declares its kinds
 from .fault import KINDS, Fault, Kind, NotHere
 from .hunting import Bench, Verdict, hunt, hunt_all
 from .table import EQUIVALENT, all_faults, faults_of
@@ -29,4 +29,5 @@ __all__ = [
     "hunt_all",
     "precision",
     "results",
+    "splits",
 ]

@@ -20,6 +20,10 @@ EQUIVALENT: Final[dict[str, str]] = {
     **dict.fromkeys(("IsNanForward.low_precision", "IsNanForward.single_precision"), _NANS),
     **{f"{op}Forward.wrong_keepdims": _SHOWS for op in ("Sum", "Mean", "Max", "Min", "Norm")},
     **{f"{op}Backward.wrong_keepdims": _SHAPE for op in ("Sum", "Mean", "Max", "Min", "Norm")},
+    "Fill.later_rows_x": "all rows are equal",
+    "LinearCrossEntropyForward.swallows_nan_present": "it counts classes",
+    "OneHot.swallows_nan_y": "it is made of 0 and 1",
+    "AbsForward.loses_sign_y": "no absolute value has a sign",
     "ConcatForward.wrong_axis": "another axis shows in the result's shape, unless one tensor is all there is",
     **{
         f"RepeatInterleave{way}.wrong_axis": "another axis shows in the result's shape, unless nothing is repeated"

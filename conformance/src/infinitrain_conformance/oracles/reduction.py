@@ -32,11 +32,11 @@ def mean(x: Array, axes: Axes, keepdims: bool) -> dict[str, Want]:
 
 
 def sum_backward(grad: Array, shape: tuple[int, ...], axes: Axes, keepdims: bool) -> dict[str, Want]:
-    return {"dx": plain(_opened(grad, shape, axes) + np.zeros(shape))}
+    return {"dx": plain(np.broadcast_to(_opened(grad, shape, axes), shape))}
 
 
 def mean_backward(grad: Array, shape: tuple[int, ...], axes: Axes, keepdims: bool) -> dict[str, Want]:
-    return {"dx": plain((_opened(grad, shape, axes) + np.zeros(shape)) / max(1, _count(shape, axes)))}
+    return {"dx": plain(np.broadcast_to(_opened(grad, shape, axes), shape) / max(1, _count(shape, axes)))}
 
 
 def max_(x: Array, axes: Axes, keepdims: bool) -> dict[str, Want]:
@@ -86,9 +86,6 @@ def cumsum(x: Array, axis: int) -> dict[str, Want]:
 
 
 def cumsum_backward(grad: Array, axis: int) -> dict[str, Want]:
-    dx, size = np.zeros_like(grad), np.zeros_like(grad)
-    for i in range(grad.shape[axis]):
-        later = np.take(grad, np.arange(i, grad.shape[axis]), axis)
-        dx[(slice(None),) * axis + (i,)] = later.sum(axis)
-        size[(slice(None),) * axis + (i,)] = np.abs(later).sum(axis)
-    return {"dx": Want(dx, size, grad.shape[axis])}
+    """Each element counts in the sums that follow it: a running sum from the end."""
+    ends = cumsum(np.flip(grad, axis), axis)["y"]
+    return {"dx": Want(np.flip(ends.value, axis), np.flip(ends.magnitude, axis), ends.terms)}

@@ -16,10 +16,8 @@ def _taken(starts: Shape, ends: Shape, steps: Shape) -> Any:
 
 
 def permute(x: Array, axes: Shape) -> dict[str, Want]:
-    y = np.empty([x.shape[a] for a in axes])
-    for at in np.ndindex(*y.shape):
-        y[at] = x[tuple(at[axes.index(i)] for i in range(x.ndim))]
-    return {"y": plain(y)}
+    at = np.indices([x.shape[a] for a in axes])  # each element's own place; what is there lies where axes say
+    return {"y": plain(np.asarray(x[tuple(at[axes.index(i)] for i in range(x.ndim))]))}
 
 
 def transpose(x: Array, axis0: int, axis1: int) -> dict[str, Want]:
@@ -75,7 +73,7 @@ def repeat_backward(grad: Array, repeats: int, axis: int) -> dict[str, Want]:
 
 
 def expand(x: Array, shape: Shape) -> dict[str, Want]:
-    return {"y": plain(x + np.zeros(shape))}
+    return {"y": plain(np.broadcast_to(x, shape))}
 
 
 def expand_backward(grad: Array, shape: Shape) -> dict[str, Want]:

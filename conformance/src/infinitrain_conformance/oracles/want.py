@@ -32,7 +32,6 @@ def rows(x: Array) -> Array:
 def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
     """Return x summed over the axes along which ``shape`` was broadcast to x's."""
     extra = x.ndim - len(shape)
-    x = x.sum(axis=tuple(range(extra)))
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1)
-    summed: Array = x.sum(axis=axes, keepdims=True)
-    return summed
+    axes = tuple(i for i, n in enumerate(x.shape) if i < extra or (shape[i - extra] == 1 and n != 1))
+    summed = x.sum(axis=axes) if axes else x  # a sum of one zero is that zero, of either sign
+    return summed.reshape(shape)
