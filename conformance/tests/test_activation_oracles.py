@@ -90,8 +90,10 @@ def test_philox_is_the_published_one():
         0x7E68B68AEC7BA23B,
     ]
     for key, counter in ((2**64 - 3, (8, 7, 6, 5)), (2**63 + 12345, (2**64 - 9, 2**63 + 1, 2**33, 1))):
-        raw = np.random.Philox(key=key, counter=list(counter)).random_raw(8)
-        assert [*words(key, counter[0] + 1, *counter[1:]), *words(key, counter[0] + 2, *counter[1:])] == [*raw]
+        raw = np.random.Philox(key=key, counter=np.array(counter, np.uint64)).random_raw(8)
+        assert [*words(key, counter[0] + 1, *counter[1:]), *words(key, counter[0] + 2, *counter[1:])] == [
+            *raw
+        ]
 
 
 def test_dropout_masks_depend_on_the_sample_and_not_on_the_batch():

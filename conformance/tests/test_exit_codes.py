@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 
@@ -24,6 +26,10 @@ def test_conformant(command):
         (("--backend", "cpu", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("--level", "L0", "--faults"), "--faults takes names of faults"),
         (("--backend", "cpu", "--workers", "0"), "--workers 0: 1 or more"),
+        (("--backend", "cpu", "--timeout", "nan"), "--timeout: 'nan': seconds from 0"),
+        (("--backend", "cpu", "--timeout", "inf"), "--timeout: 'inf': seconds from 0"),
+        (("--backend", "cpu", "--timeout=-1"), "--timeout: '-1': seconds from 0"),
+        (("--backend", "cpu", "--timeout", "soon"), "--timeout: 'soon': seconds from 0"),
         (("--backend", "cpu", "--workers", "-1"), "--workers -1: 1 or more"),
         (
             ("--backend", "cpu", "--op", "RmsNormForwrd"),
@@ -155,6 +161,77 @@ def test_help_imports_no_core(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+SMALL_RUN = [sys.executable, "-m", "infinitrain_conformance", "--backend", "cpu", "-k", "test_parse"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [("/dev/full", "cannot write to stdout: No space left on device"), (None, "stdout is closed")],
+)
+def test_stdout_that_takes_nothing(where, said):
+    if where is None:
+        command = ["sh", "-c", 'exec "$@" >&-', "sh", *SMALL_RUN]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    else:
+        with open(where, "w") as full:
+            done = subprocess.run(SMALL_RUN, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == f"infinitrain-conformance: {said}\n"
+    assert done.returncode == 2
+
+
+def test_stdout_that_nobody_reads():
+    read, written = os.pipe()
+    os.close(read)
+    done = subprocess.run(SMALL_RUN, stdout=written, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(written)
+    assert done.stderr == "infinitrain-conformance: cannot write to stdout: Broken pipe\n"
+    assert done.returncode == 2
+
+
+def no_room(*args, **kwargs):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "what", ["tempfile.TemporaryDirectory", "infinitrain_conformance.worker.Worker.start"]
+)
+def test_no_room_for_temporary_files(command, monkeypatch, what):
+    monkeypatch.setattr(what, no_room)
+    got = command("--backend", "cpu", "-k", "test_parse", json=False)
+    remedy = "free space, or set TMPDIR to another folder"
+    assert got.err == (
+        f"infinitrain-conformance: cannot write temporary files: No space left on device; {remedy}\n"
+    )
+    assert (got.code, got.out) == (2, "")
+
+
+def test_a_worker_without_room_ends_the_run(command, monkeypatch, tmp_path):
+    """Its files may not grow beyond a kilobyte."""
+    from infinitrain_conformance import runner
+
+    right = runner.Worker.start
+
+    def start(worker, given, env):
+        right(worker, ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", *given], env)
+
+    monkeypatch.setattr(runner.Worker, "start", start)
+    got = command("--backend", "cpu", "-k", "test_parse", json=False)
+    assert got.code == 2
+    assert got.err.startswith(
+        "infinitrain-conformance: cannot write temporary files: No space left on device;"
+    )
+    assert len(got.err.splitlines()) == 1
+
+
+def test_no_room_for_the_report(command, monkeypatch):
+    monkeypatch.setattr("infinitrain_conformance.report.Report.write", no_room)
+    got = command("--backend", "cpu", "-k", "test_parse")
+    assert got.code == 2
+    assert "report.json: No space left on device" in got.err
+    assert len(got.err.splitlines()) == 1
 
 
 def test_collection_needs_no_backend():

@@ -136,14 +136,7 @@ def test_in_process():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_reports_what_ran(number, tmp_path):
     """Ctrl-C ends all workers, the one that hangs too."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-    env["CONFORMANCE_TEST_PIDS"] = str(tmp_path / "pids")
-    command = [sys.executable, "-m", "infinitrain_conformance", "--backend", "toy", "--workers", "2"]
-    command += ["--backend_module", "providers:hangs_noted", "-k", "LinearForward-odd-float32 or test_parse"]
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "pids").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    process = started(tmp_path, "--workers", "2", "-k", "LinearForward-odd-float32 or test_parse")
     process.send_signal(number)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -151,6 +144,51 @@ def test_interrupt_reports_what_ran(number, tmp_path):
     assert "interrupted" in out
     with pytest.raises(ProcessLookupError):  # the worker is gone
         os.kill(int((tmp_path / "pids").read_text()), 0)
+
+
+def started(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the command on a provider that hangs, and return once it does."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    env["CONFORMANCE_TEST_PIDS"] = str(tmp_path / "pids")
+    command = [sys.executable, "-m", "infinitrain_conformance", "--backend", "toy", *arguments]
+    command += ["--backend_module", "providers:hangs_noted"]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pids").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return process
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-k", "LinearForward-odd-float32"), ("--faults", "LinearForward.ignores_bias")]
+)
+def test_workers_end_with_a_parent_that_is_killed(tmp_path, arguments):
+    """Which then can end nobody itself."""
+    process = started(tmp_path, *arguments)
+    process.kill()
+    process.communicate(timeout=30)
+    worker, deadline = int((tmp_path / "pids").read_text()), time.monotonic() + 10
+    while time.monotonic() < deadline and is_there(worker):
+        time.sleep(0.1)
+    assert not is_there(worker)
+
+
+def test_no_limit_is_none(tmp_path):
+    """``--timeout 0``: a process that says nothing for long is left alone."""
+    worker = Worker(0, tmp_path)
+    worker.start([sys.executable, "-c", "import time; time.sleep(60)"], os.environ)
+    worker._changed -= 1e6
+    assert worker.poll(0) is None
+    assert worker.poll(5) == -signal.SIGKILL
+    assert worker.was_hanging
 
 
 def test_empty_report_is_no_success():

@@ -98,7 +98,7 @@ def lost_signs(op: str | None, dtype: Any, got: np.ndarray, oracle: np.ndarray) 
     """Return where a result is a zero of the wrong sign, of an op whose zeros have one."""
     if op not in EXACT_ZEROS or not dtype.is_floating:
         return np.zeros(got.shape, np.bool_)
-    wrong: np.ndarray = (got == 0) & ~np.isnan(oracle) & (np.signbit(got) != np.signbit(oracle))
+    wrong: np.ndarray = (got == 0) & (oracle == 0) & (np.signbit(got) != np.signbit(oracle))
     return wrong
 
 

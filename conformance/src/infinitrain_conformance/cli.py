@@ -17,7 +17,8 @@ from typing import NoReturn
 from . import details, known, progress, summary
 from .__about__ import __version__
 from .expected import DEFAULT_FILE
-from .options import DEFAULT_TIMEOUT
+from .options import DEFAULT_TIMEOUT, timeout
+from .output import Unwritable, say, silence, writing
 from .report import INTERRUPTED, LEVELS, USAGE, Report
 from .runner import Run, run, run_in_process
 from .target import Spec
@@ -84,9 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--timeout",
         metavar="S",
-        type=float,
+        type=timeout,
         default=DEFAULT_TIMEOUT,
-        help="seconds for one test (default %(default)g)",
+        help="seconds for one test, 0 for no limit (default %(default)g)",
     )
     parser.add_argument(
         "--workers",
@@ -159,6 +160,22 @@ def _spec(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Spec:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    try:
+        if sys.stdout is None:
+            raise Unwritable("stdout is closed")
+        code = _main(argv)
+        say("", end="")
+        return code
+    except Unwritable as error:
+        reason = str(error)
+    except BrokenPipeError:
+        reason = "cannot write to stdout: nobody reads it any more"
+    silence()
+    print(f"infinitrain-conformance: {reason}", file=sys.stderr)
+    return USAGE
+
+
+def _main(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     ours, _, pytest_args = _split(given)
     parser = _parser()
@@ -262,15 +279,17 @@ def _finish(args: argparse.Namespace, given: Sequence[str], report: Report) -> i
         if differences:
             report.problems += [*differences, f"if that is right: {_regenerate(given)}"]
     if args.json is not None:
-        report.write(args.json)
+        with writing(f"--json {args.json}"):
+            report.write(args.json)
     if report.abort is None or report.interrupted:
         told = details.groups(report) if args.in_process else details.lines(report, verbose=args.verbose)
         if told:
-            print("\n".join(["", *told]))
-    print("\n".join(["", *summary.lines(report, full_matrix=args.matrix, coverage=not args.op)]))
+            say("\n".join(["", *told]))
+    say("\n".join(["", *summary.lines(report, full_matrix=args.matrix, coverage=not args.op)]))
     if args.write_known_skips is not None and complete:
-        total = known.write(args.write_known_skips, report)
-        print(f"{args.write_known_skips}: {total} tests that do not run")
+        with writing(f"--write_known_skips {args.write_known_skips}"):
+            total = known.write(args.write_known_skips, report)
+        say(f"{args.write_known_skips}: {total} tests that do not run")
     return report.exit_code
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from .generated import all_faults, hunt_all
 from .generated.hunting import Verdict
+from .output import say
 from .planted import BACKEND, catalogue, examine_all, healthy_report
 from .report import FAILURES, NO_BACKEND, USAGE
 from .target import NotLoadable, Spec
@@ -87,9 +88,9 @@ def _stop(message: str, code: int) -> int:
 
 def _list(planted: Iterable[Any], generated: Iterable[Any]) -> int:
     for fault in planted:
-        print(f"{fault.name}  planted {fault.kind}  {fault.description}")
+        say(f"{fault.name}  planted {fault.kind}  {fault.description}")
     for fault in generated:
-        print(f"{fault}  generated {fault.kind.name}")
+        say(f"{fault}  generated {fault.kind.name}")
     return 0
 
 
@@ -102,15 +103,13 @@ def _print(verdicts: list[Verdict], absent: list[str], broken: list[str], second
             seen = v.test
         else:
             seen = f"NOT CAUGHT: {v.why}" if v.outcome == "missed" else f"not applicable: {v.why}"
-        print(f"{v.fault:{width}}  {v.kind:{kinds}}  {v.level}  {clause:14}  {textwrap.shorten(seen, 150)}")
+        say(f"{v.fault:{width}}  {v.kind:{kinds}}  {v.level}  {clause:14}  {textwrap.shorten(seen, 150)}")
     if absent:
-        print(f"not planted, as this infinitrain-core has no such op: {', '.join(absent)}")
+        say(f"not planted, as this infinitrain-core has no such op: {', '.join(absent)}")
     missed = [v.fault for v in verdicts if v.outcome == "missed"]
-    print(
-        f"{summary(verdicts)}, in {seconds:.0f} s" + (f"; not caught: {', '.join(missed)}" if missed else "")
-    )
+    say(f"{summary(verdicts)}, in {seconds:.0f} s" + (f"; not caught: {', '.join(missed)}" if missed else ""))
     if broken:
-        print(f"without any fault {len(broken)} tests fail, such as {broken[0]}: run the suite first")
+        say(f"without any fault {len(broken)} tests fail, such as {broken[0]}: run the suite first")
     return FAILURES if missed or broken or not verdicts else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Final
 
 import pytest
@@ -10,6 +11,18 @@ from .report import LEVELS
 from .target import Spec
 
 DEFAULT_TIMEOUT: Final = 120.0
+LONGEST_TIMEOUT: Final = 1e6
+
+
+def timeout(text: str) -> float:
+    """Return the seconds that an option gives one test; 0 stands for no limit. Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_TIMEOUT:
+        raise argparse.ArgumentTypeError(f"{text!r}: seconds from 0 (no limit) to {LONGEST_TIMEOUT:,.0f}")
+    return seconds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,11 +47,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--conformance_first", metavar="CLAUSE", help="run the tests of this clause first")
     group.addoption("--conformance_seed", type=int, default=0, help="added to each test's own seed")
-    group.addoption("--conformance_timeout", type=float, default=DEFAULT_TIMEOUT, help="seconds for one test")
+    group.addoption(
+        "--conformance_timeout", type=timeout, default=DEFAULT_TIMEOUT, help="seconds for one test"
+    )
     group.addoption("--conformance_json", metavar="FILE", help="write the report")
     group.addoption("--conformance_xfail", metavar="FILE", help="expected failures, in TOML")
     group.addoption("--conformance_journal", metavar="FILE", help="append events for the parent process")
     group.addoption("--conformance_share", metavar="FOLDER:N", help="take groups of tests as worker N")
+    group.addoption(
+        "--conformance_parent", type=int, metavar="FD", help="end when this pipe does: the parent has died"
+    )
 
 
 def spec_of(config: pytest.Config) -> Spec:

@@ -22,8 +22,9 @@ from . import details, summary
 from .expected import ExpectedFailures
 from .marks import case_of, decline, group_of, is_external, seed_for, test_id
 from .options import pytest_addoption, spec_of
+from .orphans import end_with_pipe
 from .outcomes import NO_KERNEL, declined, failure_text, is_foreign
-from .report import NO_BACKEND, USAGE, Case, Report, Result, read_journal
+from .report import NO_BACKEND, UNWRITABLE, USAGE, Case, Report, Result, read_journal
 from .shares import Shares
 from .target import Broken, NoDevice, NoSuchIndex, NotLoadable, Target
 
@@ -66,6 +67,9 @@ class Recorder:
             earlier = Report().read(read_journal(Path(self.journal_path)))
             self.done = set(earlier.results)
             self.report.no_device = earlier.no_device
+        parent = config.getoption("conformance_parent")
+        if parent is not None:
+            end_with_pipe(parent)
         # A copy of stderr from before the tests' output is captured; for stacks at a timeout or crash.
         self.stderr = os.fdopen(os.dup(sys.__stderr__.fileno()), "w") if sys.__stderr__ else None
         if self.stderr is not None:
@@ -76,8 +80,11 @@ class Recorder:
         record = {"event": event, **fields}
         self.report.read([record])
         if self.journal_path:
-            with open(self.journal_path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+            try:
+                with open(self.journal_path, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+            except OSError:
+                os._exit(UNWRITABLE)  # nobody would learn of any test
 
     def emit_selected(self) -> None:
         """Note the tests of this run, with the floor as far as it is known."""

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 
 from .details import BAD, SHOWN, name_of
+from .output import say
 from .report import Report, Result
 
 
@@ -22,13 +23,13 @@ class Progress:
             self.told[name] += 1
             if self.verbose or self.told[name] <= SHOWN:
                 self._clear()
-                print(f"{result.outcome.upper()} {result.id}", flush=True)
+                say(f"{result.outcome.upper()} {result.id}")
         if self.live:
             bad = report.count("failed") + report.count("crashed")
-            print(f"\r{len(report.results)}/{len(report.cases)} tests, {bad} failed", end="", flush=True)
+            say(f"\r{len(report.results)}/{len(report.cases)} tests, {bad} failed", end="")
             if len(report.results) == len(report.cases):
                 self._clear()
 
     def _clear(self) -> None:
         if self.live:
-            print("\r\033[K", end="")
+            say("\r\033[K", end="")

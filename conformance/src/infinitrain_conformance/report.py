@@ -29,6 +29,8 @@ NO_BACKEND: Final = 3
 NOTHING_RAN: Final = 4
 NO_DEVICE: Final = 6
 INTERRUPTED: Final = 130
+UNWRITABLE: Final = 74
+"""What a worker ends with that cannot write its journal; the command then ends with USAGE."""
 SCHEMA: Final = 2
 """Version of the JSON report; raised when a field changes its meaning or goes away."""
 

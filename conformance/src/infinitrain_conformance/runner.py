@@ -7,6 +7,7 @@ the journals, puts a new process in a dead one's place, and blames the death on 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import tempfile
@@ -20,7 +21,8 @@ from . import stacks, suite
 from .expected import ExpectedFailures
 from .marks import group_of
 from .options import DEFAULT_TIMEOUT
-from .report import NO_BACKEND, RAN, USAGE, Report, Result, read_journal
+from .output import writing
+from .report import NO_BACKEND, RAN, UNWRITABLE, USAGE, Report, Result, read_journal
 from .target import Spec
 from .worker import Worker, death
 
@@ -99,7 +101,7 @@ def run(what: Run, *, quiet: bool = False, show: Callable[[Report, Result], None
     """Run the tests and return the report. ``show`` is called with each result; with ``quiet`` what the processes
     write to stderr is dropped.
     """
-    with tempfile.TemporaryDirectory(prefix="infinitrain-conformance-") as folder:
+    with _temporary_files(), tempfile.TemporaryDirectory(prefix="infinitrain-conformance-") as folder:
         suite_run = _SuiteRun(what, Path(folder), show, quiet)
         try:
             suite_run.go()
@@ -110,11 +112,19 @@ def run(what: Run, *, quiet: bool = False, show: Callable[[Report, Result], None
         return suite_run.report
 
 
+def _temporary_files() -> contextlib.AbstractContextManager[None]:
+    return writing("temporary files", "; free space, or set TMPDIR to another folder")
+
+
 def run_in_process(what: Run) -> Report:
     """Run the tests in this process, for a debugger; a crash ends it."""
     import pytest
 
-    with tempfile.TemporaryDirectory(prefix="infinitrain-conformance-") as folder, _environment(what.env):
+    with (
+        _temporary_files(),
+        tempfile.TemporaryDirectory(prefix="infinitrain-conformance-") as folder,
+        _environment(what.env),
+    ):
         journal = Path(folder) / "journal.jsonl"
         journal.touch()
         code = pytest.main(what.arguments(journal))
@@ -206,11 +216,19 @@ class _SuiteRun:
                 self.show(self.report, self.report.results[event["result"]["id"]])
         if code is None:
             return self.over(worker)
+        if code == UNWRITABLE or (code not in (0, 1, 5) and worker.last_test is None):
+            self.probe(code)
         if not self.quiet:
             self.tell(stacks.split(worker.stderr())[0])
         if not self.over(worker) and self.lost(worker, code):
             self.launch(worker)
         return self.over(worker)
+
+    def probe(self, code: int) -> None:
+        """Tell whether a process ended for want of room; by now its own files may have made some. Raises OSError."""
+        (self.folder / "probe").write_bytes(bytes(1 << 16))
+        if code == UNWRITABLE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def over(self, worker: Worker) -> bool:
         """Tell whether the run ends for all: it was stopped at a failure, or cannot go on."""

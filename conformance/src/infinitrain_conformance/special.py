@@ -6,7 +6,8 @@ compared as usual, where the oracle's own error is finite. A subnormal result ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -76,14 +77,14 @@ LONG: Final = 64
 """Rows of as many elements are worth vector instructions, which treat the first, the last and others differently."""
 
 
-def spots(op: str, built: Built, place: tuple[int, int | None], name: str) -> list[tuple[int, ...]]:
+def spots(op: str, built: Built, place: tuple[int, int | None], name: str) -> Sequence[tuple[int, ...]]:
     """Return where in an argument a value goes, one call for each: the middle, or, of long rows, the first, the middle
     and the last of one. What is no NaN goes to all three in one call.
     """
     shape = _array(built, place).shape
     if not shape or shape[-1] < LONG:
-        return [(int(np.prod(shape)) // 2,)]
-    n, row = shape[-1], int(np.prod(shape[:-1])) // 2
+        return [(math.prod(shape) // 2,)]
+    n, row = shape[-1], math.prod(shape[:-1]) // 2
     first, middle, last = row * n, row * n + n // 2, row * n + n - 1
     if name == "largest":  # two of them make a sum that no dtype holds
         return [(middle,)]

@@ -17,7 +17,7 @@ _OTHER: Final = re.compile(
     r"\s*$|Extension modules: |Python runtime state: |  Garbage-collecting$|  <no Python frame>$"
 )
 _MACHINERY: Final = re.compile(
-    r"[/\\](_pytest|pluggy|pytest)[/\\]|infinitrain_conformance[/\\]plugin\.py$|^<frozen (runpy|importlib)"
+    r"[/\\](_pytest|pluggy|pytest)[/\\]|infinitrain_conformance[/\\](plugin|orphans)\.py$|^<frozen (runpy|importlib)"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,8 +12,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-
-from .options import DEFAULT_TIMEOUT
 
 GRACE: Final = 20.0
 """Seconds that a process gets beyond a test's timeout, and for its exit, before it is killed."""
@@ -27,6 +26,7 @@ class Worker:
         self.journal.touch()
         self._out, self._err = folder / f"stdout-{number}.txt", folder / f"stderr-{number}.txt"
         self._process: subprocess.Popen[bytes] | None = None
+        self._alive: int | None = None
         self._read = 0
         self._changed = 0.0
         self.kinds: set[str] = set()
@@ -37,6 +37,11 @@ class Worker:
         """Start a process. In a session of its own: an interrupt reaches the parent, which ends all its workers."""
         self._changed, self.was_hanging, self.initializing = time.monotonic(), False, False
         self.last_test = None
+        self._close()
+        theirs: tuple[int, ...] = ()
+        if os.name == "posix":
+            read, self._alive = os.pipe()  # which ends with this process, however that ends
+            theirs, command = (read,), [*command, "--conformance_parent", str(read)]
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self._process = subprocess.Popen(
                 command,
@@ -45,7 +50,10 @@ class Worker:
                 stdout=None if self.shown else out,
                 stderr=err,
                 start_new_session=True,
+                pass_fds=theirs,
             )
+        for handle in theirs:
+            os.close(handle)
 
     @property
     def running(self) -> bool:
@@ -55,7 +63,7 @@ class Worker:
     def poll(self, timeout: float) -> int | None:
         """Return the exit code, or None; kill a process that neither ended nor wrote anything in time."""
         assert self._process is not None
-        limit = (timeout or DEFAULT_TIMEOUT) + GRACE
+        limit = timeout + GRACE if timeout else math.inf
         if self._process.poll() is None and time.monotonic() - self._changed > limit:
             self.was_hanging = True
             self.kill()
@@ -66,6 +74,7 @@ class Worker:
             if code != 0:
                 self._kill_group(self._process)  # children that a crash left behind
             self._process = None
+            self._close()
         return code
 
     def news(self) -> Iterator[dict[str, Any]]:
@@ -108,6 +117,12 @@ class Worker:
             self._kill_group(self._process)
             self._process.wait()
             self._process = None
+        self._close()
+
+    def _close(self) -> None:
+        if self._alive is not None:
+            os.close(self._alive)
+            self._alive = None
 
     @staticmethod
     def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -36,7 +36,8 @@ from . import (
 from .shape import assigned, joined, moved
 
 Shape = tuple[int, ...]
-Build = Callable[[Data, Shape], Built]
+Build = Callable[..., Built]
+"""Of data and a shape."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,9 @@ def by_shape(op: str, build: Build, label: str = "", rank: int = 1) -> None:
 
 # One element at a time ----------------------------------------------------------------------------------
 
+forward: Callable[..., Any]
+backward: Callable[..., Any]
+build: Build
 for form in ("tanh", "none"):
     by_shape("GeluForward", lambda d, s, f=form: activation.gelu(d, s, f), form)
     by_shape("GeluBackward", lambda d, s, f=form: activation.gelu_backward(d, s, f), form)
@@ -248,7 +252,7 @@ for name, forward, backward in (
     ("AddRmsNorm", partial(norm.after_sum, centred=False), partial(norm.after_sum_backward, centred=False)),
 ):
     by_shape(f"{name}Forward", lambda d, s, b=forward: b(d, s, eps=_eps(s)))
-    by_shape(f"{name}Backward", lambda d, s, b=backward: b(d, s, eps=_eps(s)))
+    by_shape(f"{name}Backward", lambda d, s, b=backward: b(d, s, tied=s[-1] > 1, eps=_eps(s)))
 by_shape("SwigluForward", lambda d, s: activation.swiglu(d, (*s[:-1], 2 * s[-1])))
 by_shape("SwigluBackward", lambda d, s: activation.swiglu_backward(d, (*s[:-1], 2 * s[-1])))
 
@@ -275,11 +279,11 @@ by_shape(
 
 
 def linear_loss_forward(d: Data, s: Shape) -> Built:
-    return linear_loss.forward(d, s[:-1], s[-1], 67, _some(s), 0.1, "mean")
+    return linear_loss.forward(d, s[:-1], 67, max(5, s[-1]), _some(s), 0.1, "mean")
 
 
 def linear_loss_backward(d: Data, s: Shape) -> Built:
-    return linear_loss.backward(d, s[:-1], s[-1], 67, _some(s), 0.1, "mean")
+    return linear_loss.backward(d, s[:-1], 67, max(5, s[-1]), _some(s), 0.1, "mean")
 
 
 by_shape("LinearCrossEntropyForward", linear_loss_forward)

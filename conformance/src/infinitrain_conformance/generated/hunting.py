@@ -20,6 +20,7 @@ from ..cases import Built, Data, OpCase
 from ..checks import CHECKS, Make, planned
 from ..families import level_of
 from ..marks import seed_for
+from ..orphans import end_with_parent
 from ..target import Broken, NoDevice, NotLoadable, Spec, Target
 from .fault import Fault, NotHere, OtherTest, Swap
 from .table import EQUIVALENT, faults_of
@@ -208,6 +209,7 @@ def device_process(spec: Spec, workers: int = 1) -> ProcessPoolExecutor:
 
 
 def _start(spec: Spec) -> None:
+    end_with_parent()
     try:
         target = Target(spec)
         _ = target.runtime
