@@ -292,6 +292,7 @@ by_shape("LinearForward", lambda d, s: linear.forward(d, s[:-1], s[-1], 67))
 by_shape("LinearBackwardInput", lambda d, s: linear.dx(d, s[:-1], s[-1], 67))
 by_shape("LinearBackwardWeight", lambda d, s: linear.dweight(d, s[:-1], s[-1], 67))
 by_shape("LinearBackwardBias", lambda d, s: linear.dbias(d, s[:-1], s[-1]))
+by_shape("LinearBackward", lambda d, s: linear.backward(d, s[:-1], s[-1], 67))
 by_shape("LinearGeluForward", lambda d, s: activation.linear_gelu(d, s, 67, "tanh"))
 for op, product in (
     ("MatmulForward", linear.product),

@@ -121,25 +121,15 @@ _add("EmbeddingBackward", f"{LARGE}_table", indexing.backward, (7, 37), 2503, 12
 _add("LinearForward", f"{LARGE}_result", linear.forward, (5, 67), 37, 911)
 _add("LinearBackwardInput", f"{LARGE}_result", linear.dx, (5, 67), 911, 37)
 _add("LinearBackwardWeight", f"{LARGE}_result", linear.dweight, (5, 7), 911, 331)
+_add("LinearBackward", f"{LARGE}_result", linear.backward, (5, 7), 911, 331)
 _add("LinearBackwardBias", f"{LARGE}_result", linear.dbias, (1,), 300_007)
 for op, loss in (
     ("LinearCrossEntropyForward", linear_loss.forward),
     ("LinearCrossEntropyBackward", linear_loss.backward),
 ):
-    _add(op, f"{LARGE}_vocabulary", loss, (5, 1, 3, 9), 61, 4999, 0.1, 0.1, "mean")
-uneven = {"padding": 600, "uneven": True}
-_add(
-    "LinearCrossEntropyBackward",
-    f"{LARGE}_uneven",
-    linear_loss.backward,
-    (131,),
-    61,
-    4999,
-    0.1,
-    0.1,
-    "sum",
-    **uneven,
-)
+    _add(op, f"{LARGE}_vocabulary", loss, (5, 1, 3, 9), 37, 8209, 0.1, 0.1, "mean")
+sized: Any = ((131,), 37, 8209, 0.1, 0.1, "sum", 600, True)
+_add("LinearCrossEntropyBackward", f"{LARGE}_uneven", linear_loss.backward, *sized)
 
 
 def _with(
