@@ -99,6 +99,14 @@ def test_what_is_printed(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> No
         ("", {"INFINITRAIN_NUMBA": "0"}, "INFINITRAIN_NUMBA=0 turns the fast kernels off; unset it"),
         ("", {"INFINITRAIN_KERNELS": "array"}, "INFINITRAIN_KERNELS hides the fast kernels; unset it"),
         (
+            "import types; sys.modules['numba'] = types.ModuleType('numba')\n"
+            "sys.modules['numba'].__spec__ = sys.modules['os'].__spec__",
+            {},
+            "the fast kernels need Numba, which does not import here (No module named "
+            "'numba.core'; 'numba' is not a package): "
+            "pip install --upgrade numba",
+        ),
+        (
             "sys.modules['numba'] = None",
             {},
             'the fast kernels need Numba: pip install "infinitrain-core[fast]"',
@@ -109,6 +117,14 @@ def test_mistakes_are_one_line(before: str, environ: dict[str, str], message: st
     done = infinitrain("warmup", before=before, **environ)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[:-1] == [f"infinitrain warmup: {message}"]
+
+
+def test_a_full_disk_is_told(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "steps", lambda: iter(()))
+    monkeypatch.setattr(code_cache, "failures", [OSError(28, "No space left on device", "/a/b.nbc")])
+    assert main(["warmup"]) == 2
+    error = "infinitrain warmup: compiled code could not be kept: [Errno 28] No space left on device: '/a/b.nbc'\n"
+    assert capsys.readouterr().err == error
 
 
 @pytest.mark.multiproc

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+import warnings
 from typing import Final
 
 from .usage import UsageError
@@ -38,9 +39,11 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     if os.environ.get("INFINITRAIN_KERNELS", "explicit") != "explicit":
         raise UsageError("infinitrain warmup: INFINITRAIN_KERNELS hides the fast kernels; unset it")
-    if not fast.load():
+    with warnings.catch_warnings(action="ignore"):  # what it says is told below
+        loaded = fast.load()
+    if not loaded:
         raise UsageError(f"infinitrain warmup: {fast.unavailable()}")
-    from ..cpu.code_cache import folders
+    from ..cpu.code_cache import failures, folders
     from ..cpu.compiling import compilation
     from . import workload
 
@@ -59,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         compilation.listener = before
         progress.clear()
+    if failures:
+        raise UsageError(f"infinitrain warmup: compiled code could not be kept: {failures[0]}")
     seconds = time.perf_counter() - start
     what = f"compiled {progress.done} functions" if progress.done else "all fast kernels were there already"
     print(f"{what} ({seconds:.1f} s); they are in {', '.join(kept)}")
@@ -69,29 +74,26 @@ class _Progress:
     """One line on a terminal, written over; elsewhere a line for each function."""
 
     def __init__(self) -> None:
-        from ..cpu import compiling
-
-        self._erase = compiling.ERASE_LINE
-        self._updates = compiling.updates(sys.stdout)
-        self._shown = False
-        self._total = compiling.functions()
         self._start = time.perf_counter()
         self.done = 0
 
     def compiles(self, name: str, begun: int) -> None:
         """Show that function number ``begun`` is being compiled."""
+        from ..cpu import compiling
+
         if begun == self.done:
             return  # for further types, or the end of one
         self.done = begun
         seconds = time.perf_counter() - self._start
-        text = f"{begun}/{self._total} {name}, {seconds:.0f} s"
-        if self._updates:
-            self._shown = True
-            print(f"{self._erase}compiling {text}", end="", flush=True)
+        text = f"compiling {begun}/{compiling.functions()} {name}, {seconds:.0f} s"
+        if compiling.updates(sys.stdout):
+            compiling.rewrite(sys.stdout, text)
         else:
-            print(f"compiling {text}", flush=True)
+            print(text, flush=True)
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._shown:
-            print(self._erase, end="", flush=True)
+        from ..cpu import compiling
+
+        if self.done and compiling.updates(sys.stdout):
+            compiling.rewrite(sys.stdout, "")

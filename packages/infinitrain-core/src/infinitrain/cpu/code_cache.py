@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,10 @@ class CodeCache(caching.FunctionCache):
         return types, machine, closure
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(OSError):  # a full disk: the code is there, and is compiled again next time
+        try:
             super().save_overload(sig, data)
+        except OSError as error:  # a full disk: this process has the code, the next one compiles again
+            failures.append(error)
 
     def holds_any(self) -> bool:
         """Tell whether code of this version is there, for whatever types."""
@@ -43,6 +44,8 @@ class CodeCache(caching.FunctionCache):
 
 
 _caches: list[CodeCache] = []
+failures: list[OSError] = []
+"""Why code could not be kept."""
 
 
 def folders() -> list[str]:

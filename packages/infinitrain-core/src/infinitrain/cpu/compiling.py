@@ -64,8 +64,7 @@ class Announcer:
         with suppress(OSError, ValueError):  # closed or broken: no reason to stop
             if updates(stream):
                 line = f"{text}: {begun} of at most {functions()}, {now - self._start:.0f} s {hint}"
-                shown = line[: shutil.get_terminal_size().columns - 1] if name else ""
-                print(f"{ERASE_LINE}{shown}", end="", file=stream, flush=True)
+                rewrite(stream, line if name else "")
             elif first:
                 print(f"{text}; about a minute {hint}", file=stream, flush=True)
 
@@ -80,6 +79,11 @@ def functions() -> int:
 def updates(stream: TextIO) -> bool:
     """Tell whether a line on ``stream`` can be written over: a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def rewrite(stream: TextIO, text: str) -> None:
+    """Put ``text``, cut to the terminal's width, in the place of the line that is there."""
+    print(f"{ERASE_LINE}{text[: shutil.get_terminal_size().columns - 1]}", end="", file=stream, flush=True)
 
 
 def _ours(event: Any) -> Any:
