@@ -41,6 +41,22 @@ def test_attention_backward(rng, heads, kv, causal):
     np.testing.assert_allclose(got["dqkv"].value, want, rtol=1e-5, atol=1e-7)
 
 
+def test_attention_backward_may_leave_hidden_pairs_out(rng):
+    """A query that is no number reaches the keys that it sees; later ones may get 0 times it, or nothing."""
+    qkv, grad = rng.normal(size=(1, 5, 6)), rng.normal(size=(1, 5, 2))
+    saved = attention.attention(qkv, 1, 1, True)
+    args = saved["y"].value, saved["lse"].value, grad, 1, 1, True
+    clean = attention.attention_backward(qkv, *args)["dqkv"]
+    assert clean.or_nan is None
+    qkv[0, 2, 0] = np.nan
+    got = attention.attention_backward(qkv, *args)["dqkv"]
+    nan, either = np.isnan(got.value[0]), got.or_nan[0]
+    assert nan[2, :2].all()  # its own gradient
+    assert nan[:3, 2:].all()  # keys and values
+    np.testing.assert_array_equal(np.argwhere(either & ~nan), [[3, 2], [4, 2]])
+    np.testing.assert_array_equal(got.value[0][~nan], clean.value[0][~nan])
+
+
 def test_attention_by_loops(rng):
     """One query head, position by position."""
     qkv = rng.normal(size=(1, 4, 6))

@@ -165,6 +165,8 @@ def difference(op: str, tensor: Any, want: Want) -> str:
         same = (got == oracle) | (np.isnan(got) & np.isnan(oracle)) | edge
         if tensor.dtype.is_integer:
             same |= ~(np.abs(want.value) < 2.0**63)  # there is no such integer
+        if want.or_nan is not None:
+            same |= np.isnan(got) & want.or_nan
         near = np.isfinite(oracle) & np.isfinite(got) & ~(np.abs(got - oracle) > bound)
     outside = ~(same | near) | lost_signs(op, tensor.dtype, got, oracle)
     if not outside.any():

@@ -29,7 +29,11 @@ def attention(qkv: Array, n_head: int, n_kv_head: int, causal: bool) -> dict[str
 def attention_backward(
     qkv: Array, y: Array, lse: Array, grad: Array, n_head: int, n_kv_head: int, causal: bool
 ) -> dict[str, Want]:
-    """The gradient, with the probabilities from the saved lse and the row term from the saved y."""
+    """The gradient, with the probabilities from the saved lse and the row term from the saved y.
+
+    A hidden pair of query and key adds 0, or where one of them is no number NaN: 0 times it, in kernels that do not
+    leave the pair out.
+    """
     q, k, v = _split_heads(qkv, n_head, n_kv_head)
     b, t, _ = qkv.shape
     d = q.shape[-1]
@@ -49,7 +53,18 @@ def attention_backward(
     ]
     value = np.concatenate([_merge(_group(v, heads)) for v, _, heads in parts], -1)
     size = np.concatenate([_merge(_group(s, heads)) for _, s, heads in parts], -1)
-    return {"dqkv": Want(value, size, t)}
+    if not np.isnan(value).any():
+        return {"dqkv": Want(value, size, t)}
+    pairs = np.isfinite(scores) | np.isnan(scores)  # those that are not hidden
+    ds, p = (np.where(pairs, x, 0.0)[..., None] for x in (ds, p))
+    seen = pairs[..., None]
+    alone = [
+        (np.where(seen, ds * k[:, :, None], 0.0).sum(3), n_head),
+        (np.where(seen, ds * q[:, :, :, None], 0.0).sum(2), n_kv_head),
+        (np.where(seen, p * dy[:, :, :, None], 0.0).sum(2), n_kv_head),
+    ]
+    known = np.concatenate([_merge(_group(v, heads)) for v, heads in alone], -1)
+    return {"dqkv": Want(known, size, t, np.isnan(value))}
 
 
 def _split_heads(qkv: Array, n_head: int, n_kv_head: int) -> tuple[Array, Array, Array]:

@@ -12,11 +12,14 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Want:
-    """A result in float64, the sum of the absolute values of its terms, and their number."""
+    """A result in float64, the sum of the absolute values of its terms, and their number; ``or_nan`` where it may as
+    well be NaN: a factor of 0 may hide what is no number, or multiply it.
+    """
 
     value: Array
     magnitude: Array
     terms: int = 1
+    or_nan: Array | None = None
 
 
 def plain(value: Array) -> Want:

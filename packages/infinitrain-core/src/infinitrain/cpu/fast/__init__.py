@@ -22,6 +22,7 @@ from ...device import DeviceType
 from .. import threads
 
 KERNELS: dict[str, str] = {
+    "attention": "AttentionForward AttentionBackward",
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
     "linear_backward": "LinearBackward",
     "embedding": "EmbeddingForward EmbeddingBackward",

@@ -26,18 +26,23 @@ def _power(n):
 
 
 @inline
-def exp(x):
-    """e to the x, within 2 units in the last place: Cephes' reduction to 2ⁿ eʳ, |r| <= ln 2 / 2, and its polynomial."""
-    z = min(max(x, _LOWEST), _HIGHEST)  # for n alone: r keeps a NaN
-    n = np.floor(z * _LOG2_E + f32(0.5))
-    r = (x - n * _LN2_HIGH) - n * _LN2_LOW
+def _exp_of_rest(r):
     p = f32(1.9875691500e-4)
     p = p * r + f32(1.3981999507e-3)
     p = p * r + f32(8.3334519073e-3)
     p = p * r + f32(4.1665795894e-2)
     p = p * r + f32(1.6666665459e-1)
     p = p * r + f32(5.0000001201e-1)
-    p = p * r * r + r + f32(1)
+    return p * r * r + r + f32(1)
+
+
+@inline
+def exp(x):
+    """e to the x, within 2 units in the last place: Cephes' reduction to 2ⁿ eʳ, |r| <= ln 2 / 2, and its polynomial."""
+    z = min(max(x, _LOWEST), _HIGHEST)  # for n alone: r keeps a NaN
+    n = np.floor(z * _LOG2_E + f32(0.5))
+    r = (x - n * _LN2_HIGH) - n * _LN2_LOW
+    p = _exp_of_rest(r)
     whole = np.int32(n)
     half = whole >> np.int32(1)  # 2ⁿ as a product: n reaches 128, which no exponent does
     y = p * _power(half) * _power(whole - half)
@@ -46,6 +51,15 @@ def exp(x):
     if x > _HIGHEST:
         y = f32(np.inf)
     return y
+
+
+@inline
+def exp_low(x):
+    """`exp` of x <= 0, or of little more."""
+    n = np.floor(max(x, _LOWEST) * _LOG2_E + f32(0.5))
+    r = (x - n * _LN2_HIGH) - n * _LN2_LOW
+    y = _exp_of_rest(r) * _power(np.int32(n))
+    return f32(0) if x < _LOWEST else y
 
 
 @inline
