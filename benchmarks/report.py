@@ -181,9 +181,9 @@ def _switches(results: list[Result]) -> Iterator[str]:
             off = [f"{k}={v}" for k, v in {**r["env"], **r["options"]}.items()]
             rows.append(
                 (
-                    r["about"] if off else "nothing", f"`{' '.join(off)}`" if off else "", f"{r['median_ms']:,.2f}", f"{r['min_ms']:,.2f}",
-                    f"{r['ratio']:.3f}", _bounds(r["interval"]), f"{r['rss_mb']:,.0f}",
-                    f"{r['page_faults']:,.0f}",
+                    *((r["about"], f"`{' '.join(off)}`") if off else ("nothing", "")),
+                    f"{r['median_ms']:,.2f}", f"{r['min_ms']:,.2f}", f"{r['ratio']:.3f}", _bounds(r["interval"]),
+                    f"{r['rss_mb']:,.0f}", f"{r['page_faults']:,.0f}",
                 )
             )  # fmt: skip
         head = (

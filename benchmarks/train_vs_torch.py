@@ -3,7 +3,7 @@
     python benchmarks/train_vs_torch.py --shape gpt2-124m-256 [--json FILE] [--rounds 8] [--quick] [--gate]
 
 Contenders run in processes of their own and take turns; while one works, the others sleep. All start from the same
-weights and see the same tokens: when float32 losses differ by more than 1e-4 of themselves, the script says so and
+weights and see the same tokens: when float32 losses differ by more than 1e-5 of themselves, the script says so and
 exits 1. Warm-up is left out of the times and reported apart. `-malloc` is an allocator told to keep freed memory; bf16
 is not float32 and stands there for information.
 """

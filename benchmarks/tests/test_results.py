@@ -11,7 +11,7 @@ import pytest
 from _contenders import CONTENDERS, disagreement
 from _gates import GATES, Gate
 from _shapes import SHAPES
-from _turns import Measured, Trained
+from _turns import Disagreement, Measured, Trained, _compare
 from train_vs_torch import gate_text, show, summary
 
 TIMES = {"ours": 10.0, "eager": 16.0, "eager-malloc": 13.0, "compile": 15.0, "compile-malloc": 14.0}
@@ -120,6 +120,15 @@ def test_losses_that_differ_are_told(loss: float) -> None:
     assert text.startswith("loss 1: compile")
     assert "eager" not in text
     assert disagreement({**losses, "compile": [2.0, 1.5]}, 1e-4) is None
+
+
+def test_a_run_ends_when_float32_losses_differ() -> None:
+    trained = {name: Trained(CONTENDERS[name], [2.0, 1.5]) for name in ("ours", "eager", "bf16")}
+    trained["bf16"].losses = [2.1, 1.4]
+    _compare(trained)
+    trained["eager"].losses = [2.0, 1.5 * (1 + 2e-5)]
+    with pytest.raises(Disagreement, match=r"loss 1: eager 1\.50003, ours 1\.5, relative difference 2e-05"):
+        _compare(trained)
 
 
 def test_contenders_run_with_their_environments_only() -> None:
