@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import pytest
 
 import infinitrain as it
@@ -10,3 +12,15 @@ def nt(request):
     it.set_num_threads(request.param)
     yield request.param
     it.set_num_threads(before)
+
+
+@pytest.fixture
+def fast(nt, monkeypatch):
+    """A function that imports a file of fast kernels, which then split any work into ``nt`` parts."""
+
+    def load(name):
+        module = import_module(f"infinitrain.cpu.fast.{name}")
+        monkeypatch.setattr(module, "GRAIN", 0)
+        return module
+
+    return load

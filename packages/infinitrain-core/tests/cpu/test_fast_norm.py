@@ -14,10 +14,8 @@ EPS = 1e-5
 
 
 @pytest.fixture(autouse=True)
-def _split_everything(monkeypatch, nt):
-    from infinitrain.cpu.fast import norm
-
-    monkeypatch.setattr(norm, "GRAIN", 1)
+def _split_everything(fast):
+    fast("norm")
 
 
 def numbers(seed, *shapes):

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from ...backend.kernels import register_kernel
 from ...backend.optable import broadcast_shapes
 from ...device import DeviceType
+from ...dtype import HALF, bfloat16, float16, float32
 from .. import threads
 
 KERNELS: dict[str, str] = {
@@ -30,16 +31,27 @@ KERNELS: dict[str, str] = {
     "optimizer": "AdamW SGD GlobalNorm AllFinite ScaleInPlace",
     "norm": "LayerNormForward LayerNormBackward AddLayerNormForward AddLayerNormBackward "
     "RmsNormForward RmsNormBackward AddRmsNormForward AddRmsNormBackward",
+    "activation": "GeluForward GeluBackward SiluForward SiluBackward ReluForward ReluBackward "
+    "SigmoidForward SigmoidBackward TanhBackward",
+    "gated": "SwigluForward SwigluBackward",
+    "elementwise": "AddForward MulForward MulBackward AccumulateGrad",
+    "dropout": "DropoutForward DropoutBackward",
+    "casts": "Cast",
+    "rope": "RopeForward RopeBackward",
+    "softmax": "SoftmaxForward SoftmaxBackward LogSoftmaxForward LogSoftmaxBackward",
 }
 """The ops of each file."""
 
-DTYPES: dict[str, tuple[str, ...]] = dict.fromkeys(
-    (
-        "LinearForward", "LinearBackwardInput", "LinearBackwardWeight", "LinearBackwardBias", "LinearBackward",
-        "MatmulForward", "MatmulBackwardInput", "MatmulBackwardOther", "Gemm",
+DTYPES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "LinearForward", "LinearBackwardInput", "LinearBackwardWeight", "LinearBackwardBias", "LinearBackward",
+            "MatmulForward", "MatmulBackwardInput", "MatmulBackwardOther", "Gemm",
+        ),
+        ("float32", "float64"),
     ),
-    ("float32", "float64"),
-)  # fmt: skip
+    "Cast": ("float32", "bfloat16", "float16"),
+}  # fmt: skip
 """The dtypes of kernels that are not for float32 alone."""
 LARGE = 1 << 21
 """Multiplications and additions of a product of matrices that is worth threads: about 40 us on one."""
@@ -53,6 +65,21 @@ def _enough(tensors: Any, factor: float = 1.0) -> bool:
     return sum(t.numel for t in tensors) >= 1 << 15  # below, one call of NumPy is faster
 
 
+def _combines(a: Any, b: Any) -> bool:
+    """Tell whether one pass over a and b on threads beats NumPy's: equal shapes, or a trailing part of one."""
+    whole, row = (b, a) if a.numel < b.numel else (a, b)
+    if whole.numel == row.numel:
+        return bool(whole.numel >= 1 << 18 and whole.shape == row.shape)  # NumPy is as fast on one thread
+    return bool(whole.numel >= 1 << 14 and row.numel >= 64 and whole.shape[-row.ndim :] == row.shape)
+
+
+def _casts(x: Any, dtype: Any) -> bool:
+    if dtype is float32:
+        enough = {float16: 1 << 11, bfloat16: 1 << 20}  # of bfloat16, NumPy's is as fast on one thread
+        return bool(x.numel >= enough.get(x.dtype, inf))
+    return bool(x.dtype is float32 and dtype in HALF and x.numel >= 1 << 12)
+
+
 SUPPORTS: dict[str, Callable[..., bool]] = {
     **dict.fromkeys(("GlobalNorm", "AllFinite", "ScaleInPlace"), _enough),
     "EmbeddingForward": lambda index, weight: index.numel * weight.shape[1] >= 1 << 16,
@@ -64,6 +91,13 @@ SUPPORTS: dict[str, Callable[..., bool]] = {
     ),
     # Else a product with one row, which NumPy has BLAS's matrix times vector for, would be ten times slower.
     "LinearForward": lambda x, weight, bias: x.numel > weight.shape[1] or threads.has_small_kernels(),
+    **dict.fromkeys(("AddForward", "MulForward"), _combines),
+    "MulBackward": lambda grad, a, b: _combines(a, b),
+    "AccumulateGrad": lambda grad, rate, tensor: tensor.numel >= 1 << 18,  # as _combines
+    "Cast": _casts,
+    "ReluForward": lambda x: x.numel >= 1 << 11,  # below, one call of NumPy is faster
+    **dict.fromkeys(("SoftmaxForward", "LogSoftmaxForward"), lambda x, axis: axis == x.ndim - 1),
+    **dict.fromkeys(("SoftmaxBackward", "LogSoftmaxBackward"), lambda grad, y, axis: axis == y.ndim - 1),
     "LinearGeluForward": lambda x, weight, bias, approximate: approximate == "tanh",
 }
 """Limits of kernels beyond dtypes: by the op's arguments, of which shapes, dtypes and attributes count."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..erf import _P as _ERF_P
+from ..erf import _Q as _ERF_Q
 from .jit import inline
 
 f32 = np.float32
@@ -16,6 +18,8 @@ _LOWEST, _HIGHEST = (
     f32(-87.33655),
     f32(88.72284),
 )  # exp of less is below the normal numbers: 0; of more it is infinite
+_SATURATED = f32(1e4)
+_ALL_BUT_SIGN, _ORDER_OF_LEAST = np.int32(0x7FFFFFFF), np.int32(-(2**31))
 _SQRT_2_PI_2, _CUBIC = f32(1.5957691216057308), f32(0.044715)  # 2 sqrt(2 / pi)
 
 
@@ -78,5 +82,38 @@ def gelu(x):
 def gelu_slope(x):
     """The derivative of `gelu`."""
     square = x * x
+    if (
+        square > _SATURATED
+    ):  # where the slope is 0 or 1: an infinite square times 1 - s = 0 would be no number
+        square = _SATURATED
     s = sigmoid(_SQRT_2_PI_2 * x * (f32(1) + _CUBIC * square))
     return s + x * s * (f32(1) - s) * _SQRT_2_PI_2 * (f32(1) + f32(3) * _CUBIC * square)
+
+
+@inline
+def erf(x):
+    """2 / sqrt(pi) times the integral of exp(-t²) from 0 to x, within 4 units in the last place."""
+    if x > f32(4):
+        x = f32(4)
+    if x < f32(-4):
+        x = f32(-4)
+    square = x * x
+    p, q = f32(_ERF_P[0]), f32(_ERF_Q[0])
+    for i in range(1, 7):
+        p = p * square + f32(_ERF_P[i])
+    for i in range(1, 5):
+        q = q * square + f32(_ERF_Q[i])
+    return x * p / q
+
+
+@inline
+def largest(x):
+    """The largest number of an array, a NaN with its sign bit clear being above all: as integers, which LLVM compares
+    in vectors where it must not drop a NaN.
+    """
+    bits = x.view(np.int32)
+    top = _ORDER_OF_LEAST
+    for j in range(bits.size):
+        b = bits[j]
+        top = max(top, b ^ ((b >> np.int32(31)) & _ALL_BUT_SIGN))  # negative floats in reverse
+    return np.int32(top ^ ((top >> np.int32(31)) & _ALL_BUT_SIGN)).view(np.float32)
