@@ -103,9 +103,9 @@ class _Sitting:
         self.repeats = 0
 
     def has_room(self) -> bool:
-        """Tell whether one more process fits that is as large as the largest so far."""
+        """Tell whether one more process fits that is as large as the largest so far; the first one always does."""
         largest = max((t.peak for t in self.trained.values()), default=0)
-        return available_memory() > largest + RESERVE
+        return not self.workers or available_memory() > largest + RESERVE
 
     def seat(self, name: str, contender: Contender) -> Trained:
         """Start a contender and let it do its first steps."""

@@ -20,6 +20,7 @@ from _gates import GATES
 from _shapes import SHAPES
 from dispatch import CONTENDERS as DISPATCH
 from dispatch import price
+from train_vs_torch import disturbed
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -145,6 +146,8 @@ def _training(result: Result) -> Iterator[str]:
         f"steps{', QUICK' if result['quick'] else ''}, other programs used at most {max(result['others']):.0%} of the "
         f"processors, load before {result['machine']['load_before']}{sitting}."
     )
+    if result["disturbed"]:
+        yield f"**Not to be relied on:** {disturbed(result)}."
     rows = [
         (
             f"{name}{'' if c['float32'] else ' (not float32)'}{' †' if c['sitting'] else ''}",

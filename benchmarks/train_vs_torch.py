@@ -23,7 +23,7 @@ from _gates import GATES
 from _machine import machine
 from _options import add_common, check_common, positive
 from _shapes import SHAPES, Shape
-from _turns import Disagreement, Measured, Trained, train
+from _turns import QUIET, Disagreement, Measured, Trained, train
 from _worker import WorkerError
 
 
@@ -54,6 +54,7 @@ def summary(name: str, shape: Shape, measured: Measured) -> dict[str, Any]:
         "shape": {"name": name, **asdict(shape)},
         "parameters": shape.size(),
         "others": [round(share, 3) for share in measured.others],
+        "disturbed": sum(share > QUIET for share in measured.others),  # rounds
         "repeats": measured.repeats,
         "contenders": contenders,
         **{key: value and value[0] for key, value in values.items()},
@@ -106,6 +107,8 @@ def show(result: dict[str, Any]) -> None:
         f"{result['repeats']} done again; load before {m['load_before']}, other programs used up to "
         f"{max(result['others']):.0%} of the processors in a round\n"
     )
+    if result["disturbed"]:
+        print(f"WARNING: {disturbed(result)}\n")
     print(f"{'':16}{'tokens/s':>10}{'median ms':>12}{'min ms':>12}{'RSS MB':>9}{'first step s':>14}")
     for name, c in result["contenders"].items():
         print(
@@ -132,6 +135,14 @@ def show(result: dict[str, Any]) -> None:
         )
     for gate in result["gates"]:
         print(gate_text(gate))
+
+
+def disturbed(result: dict[str, Any]) -> str:
+    """Tell how many rounds other programs spoilt."""
+    return (
+        f"in {result['disturbed']} of {len(result['others'])} rounds other programs used more than {QUIET:.0%} of the "
+        "processors, which threads that wait for each other suffer from most: measure again on a quiet machine"
+    )
 
 
 def gate_text(gate: dict[str, Any]) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from _contenders import CONTENDERS, disagreement
 from _gates import GATES, Gate
-from _shapes import SHAPES
-from _turns import Disagreement, Measured, Trained, _compare
+from _shapes import SHAPES, gpt2
+from _turns import Disagreement, Measured, Trained, _compare, train
 from train_vs_torch import gate_text, show, summary
 
 TIMES = {"ours": 10.0, "eager": 16.0, "eager-malloc": 13.0, "compile": 15.0, "compile-malloc": 14.0}
@@ -26,7 +26,7 @@ def _measured(**times: float) -> Measured:
     }
     for at, t in enumerate(trained.values()):
         t.peak = (100 + 25 * at) << 20
-    return Measured(trained, [0.006, 0.007, 0.005], [0.0, 0.02, 0.01])
+    return Measured(trained, [0.006, 0.007, 0.005], [0.0, 0.2, 0.01])
 
 
 def _result(measured: Measured) -> dict[str, Any]:
@@ -77,6 +77,7 @@ def test_json_and_text(capsys: pytest.CaptureFixture[str]) -> None:
     show(result)
     text = capsys.readouterr().out
     assert "ratio_vs_best_torch    1.300" in text
+    assert "WARNING: in 1 of 3 rounds other programs used more than 10% of the processors" in text
     assert "gate ratio_vs_compile >= 3 (goal 5): 1.500 MISSED" in text
 
 
@@ -129,6 +130,19 @@ def test_a_run_ends_when_float32_losses_differ() -> None:
     trained["eager"].losses = [2.0, 1.5 * (1 + 2e-5)]
     with pytest.raises(Disagreement, match=r"loss 1: eager 1\.50003, ours 1\.5, relative difference 2e-05"):
         _compare(trained)
+
+
+@pytest.mark.multiproc
+def test_who_finds_no_room_sits_down_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_turns.available_memory", lambda: 0)
+    monkeypatch.setattr("_turns.PAUSE", 0.0)
+    shape = gpt2(1, 8, 2, 16, 1, 4)
+    names = ("ours", "ours-no-numba")
+    measured = train({n: CONTENDERS[n] for n in names}, shape, threads=1, rounds=2, steps=3, sgemm=True)
+    assert [t.sitting for t in measured.trained.values()] == [0, 1]
+    assert [len(times) for t in measured.trained.values() for times in t.rounds] == [3] * 4
+    assert len(measured.sgemm) == 2
+    assert len(measured.others) == 4
 
 
 def test_contenders_run_with_their_environments_only() -> None:
