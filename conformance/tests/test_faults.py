@@ -59,6 +59,15 @@ def test_generated_faults_on_any_backend(command):
 
 
 @pytest.mark.multiproc
+def test_a_kind_of_fault(command):
+    got = command("--backend", "cpu", "--faults", "rounds_sum", "SumForward.races_y", json=False)
+    assert "LinearBackwardBias.rounds_sum_dbias" in got.out
+    assert "SumForward.races_y" in got.out
+    assert "SumForward.off_y" not in got.out
+    assert got.code == 0
+
+
+@pytest.mark.multiproc
 def test_a_backend_that_is_not_there(command):
     got = command("--backend", "toy", "--backend_module", "no_such", "--faults", "NegForward", json=False)
     assert "no_such" in got.err

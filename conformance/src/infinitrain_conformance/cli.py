@@ -131,7 +131,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         nargs="*",
         help="check that the suite catches defects: those planted in the fake backend, and those generated from the "
-        "op table, which run on --backend (default: fake); or planted, generated, an op, faults by name; list prints",
+        "op table, which run on --backend (default: fake); or planted, generated, an op, a kind, faults by name; list "
+        "prints them",
     )
     return parser
 

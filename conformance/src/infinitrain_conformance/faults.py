@@ -50,8 +50,8 @@ def main(names: Sequence[str], spec: Spec | None = None, *, seed: int = 0, timeo
             chosen |= dict.fromkeys(generated)
         elif name in known or name in generated:
             chosen[name] = None
-        elif of_op := [full for full, fault in generated.items() if fault.op == name]:
-            chosen |= dict.fromkeys(of_op)
+        elif some := [full for full, fault in generated.items() if name in (fault.op, fault.kind.name)]:
+            chosen |= dict.fromkeys(some)
         else:
             near = get_close_matches(name, [*known, *generated, *absent], 2)
             hint = f"did you mean {' or '.join(near)}?" if near else "`--faults list` prints them all"
