@@ -149,7 +149,7 @@ def test_interrupt_reports_what_ran(number, tmp_path):
 def started(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start the command on a provider that hangs, and return once it does."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-    env["CONFORMANCE_TEST_PIDS"] = str(tmp_path / "pids")
+    env |= {"CONFORMANCE_TEST_PIDS": str(tmp_path / "pids"), "TMPDIR": str(tmp_path)}  # which it leaves there
     command = [sys.executable, "-m", "infinitrain_conformance", "--backend", "toy", *arguments]
     command += ["--backend_module", "providers:hangs_noted"]
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
