@@ -39,27 +39,24 @@ _SMALL_KERNELS = has_small_kernels()
 _ROWS, _AS_IS, _TRANSPOSED = np.int32(101), np.int32(111), np.int32(112)  # of cblas
 
 
-@serial
+@inline
 def gemm(ta, tb, a, b, beta, c):
     """c (m, n) = op(a) op(b) + beta c, op transposing where ta, tb are True; rows contiguous, beta = 0 reads no c."""
-    m, n = c.shape
-    k = a.shape[0] if ta else a.shape[1]
-    if m == 0 or n == 0:
-        return
-    if k == 0:
-        if beta == 0:
-            c[:] = 0
-        return
     size = c.itemsize
     gemm_at(
-        size == 4, ta, tb, m, n, k, 1.0, a.ctypes.data, max(a.strides[0] // size, 1), b.ctypes.data,
-        max(b.strides[0] // size, 1), np.float64(beta), c.ctypes.data, max(c.strides[0] // size, 1),
+        size == 4, ta, tb, c.shape[0], c.shape[1], a.shape[0] if ta else a.shape[1], 1.0, a.ctypes.data,
+        max(a.strides[0] // size, 1), b.ctypes.data, max(b.strides[0] // size, 1), np.float64(beta), c.ctypes.data,
+        max(c.strides[0] // size, 1),
     )  # fmt: skip
 
 
 @serial
 def gemm_at(single, ta, tb, m, n, k, alpha, a, a_line, b, b_line, beta, c, c_line):
-    """c = alpha op(a) op(b) + beta c of matrices at addresses, whose rows are as many elements apart; m, n, k > 0."""
+    """c = alpha op(a) op(b) + beta c of matrices at addresses, whose rows are as many elements apart."""
+    if m == 0 or n == 0:
+        return
+    if k == 0:
+        a_line, b_line = m, n  # NumPy's of empty arrays BLAS refuses
     size = 4 if single else 8
     high, wide = _block(ta, tb, m, n, k)
     for i in range(0, m, high):
@@ -79,7 +76,7 @@ def _block(ta, tb, m, n, k):
     up to 10⁶ multiplications; with b alone transposed also from k = 32 on, up to 1,200 elements of c.
     """
     high, wide = m, n
-    if _SMALL_KERNELS:
+    if _SMALL_KERNELS and k > 0:
         if tb and not ta and k >= 32:
             fit = min(1200 // m, 1_000_000 // (m * k)) // 8 * 8
             if fit:
@@ -109,3 +106,13 @@ def bounds(part, nt, n, multiple):
     width = ((n + nt - 1) // nt + multiple - 1) // multiple * multiple
     start = min(part * width, n)
     return start, min(start + width, n)
+
+
+@inline
+def share(part, nt, m, n, columns):
+    """Return the first and last row and column of part ``part`` of ``nt`` of an m by n matrix."""
+    if columns:
+        left, right = bounds(part, nt, n, 16)
+        return 0, m, left, right
+    top, bottom = bounds(part, nt, m, 16)
+    return top, bottom, 0, n

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..linear import rows
-from .gemm import GRAIN, bounds, gemm
+from .gemm import GRAIN, bounds, gemm, share
 from .jit import parallel, parts, prange, serial
 from .math import gelu
 
@@ -16,36 +16,32 @@ NONE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
 
 
 def LinearForward(x: Any, weight: Any, bias: Any, *, out: Any) -> None:
-    a, w = rows(x.array), weight.array
+    a, w, y = rows(x.array), weight.array, rows(out.array)
     b = NONE[w.dtype] if bias is None else bias.array
-    _forward(a, w, b, rows(out.array), parts(len(a) * w.size, GRAIN))
+    nt = parts(len(a) * w.size, GRAIN)
+    if nt == 1:
+        _forward(a, w, b, y, 0, y.shape[0], 0, y.shape[1])
+    else:
+        _forward_split(a, w, b, y, nt)
 
 
 @serial
-def _add_bias(y, bias):
+def _forward(x, w, bias, y, top, bottom, left, right):
+    part = y[top:bottom, left:right]
+    gemm(False, True, x[top:bottom], w[left:right], 0, part)
     if bias.size:
-        for i in range(len(y)):
-            row = y[i]
+        for i in range(len(part)):
+            row, b = part[i], bias[left:right]
             for j in range(row.size):
-                row[j] += bias[j]
+                row[j] += b[j]
 
 
 @parallel
-def _forward(x, w, bias, y, nt):
+def _forward_split(x, w, bias, y, nt):
     m, n = y.shape
-    if nt == 1:
-        gemm(False, True, x, w, 0, y)
-        _add_bias(y, bias)
-    elif n >= m:  # each part packs its own part of the weights
-        for t in prange(nt):
-            i, j = bounds(t, nt, n, 16)
-            gemm(False, True, x, w[i:j], 0, y[:, i:j])
-            _add_bias(y[:, i:j], bias[i:j])
-    else:
-        for t in prange(nt):
-            i, j = bounds(t, nt, m, 16)
-            gemm(False, True, x[i:j], w, 0, y[i:j])
-            _add_bias(y[i:j], bias)
+    for t in prange(nt):
+        top, bottom, left, right = share(t, nt, m, n, n >= m)  # each part packs its own part of the weights
+        _forward(x, w, bias, y, top, bottom, left, right)
 
 
 def LinearBackwardInput(weight: Any, grad: Any, *, out: Any) -> None:
@@ -58,82 +54,80 @@ def LinearBackwardWeight(x: Any, grad: Any, *, out: Any, accumulate: bool = Fals
     _product(True, g, a, 1 if accumulate else 0, out.array, parts(g.size * a.shape[1], GRAIN))
 
 
-@parallel
-def _product(ta, a, b, beta, c, nt):
+def _product(ta: bool, a: Any, b: Any, beta: int, c: Any, nt: int) -> None:
     """c = op(a) b + beta c."""
-    m, n = c.shape
     if nt == 1:
-        gemm(ta, False, a, b, beta, c)
-    elif n >= m and not (ta and m >= 256):  # a transposed costs more to pack, and is packed once by rows
-        for t in prange(nt):
-            i, j = bounds(t, nt, n, 16)
-            gemm(ta, False, a, b[:, i:j], beta, c[:, i:j])
+        _multiply(ta, a, b, beta, c, 0, c.shape[0], 0, c.shape[1])
     else:
-        for t in prange(nt):
-            i, j = bounds(t, nt, m, 16)
-            if ta:
-                gemm(True, False, a[:, i:j], b, beta, c[i:j])
-            else:
-                gemm(False, False, a[i:j], b, beta, c[i:j])
+        _multiply_split(ta, a, b, beta, c, nt)
+
+
+@serial
+def _multiply(ta, a, b, beta, c, top, bottom, left, right):
+    part = a[:, top:bottom] if ta else a[top:bottom, :]
+    gemm(ta, False, part, b[:, left:right], beta, c[top:bottom, left:right])
+
+
+@parallel
+def _multiply_split(ta, a, b, beta, c, nt):
+    m, n = c.shape
+    # Each part packs its share of the larger operand; a transposed one, which costs more, is not packed twice.
+    columns = n >= m and not (ta and m >= 256)
+    for t in prange(nt):
+        top, bottom, left, right = share(t, nt, m, n, columns)
+        _multiply(ta, a, b, beta, c, top, bottom, left, right)
 
 
 def LinearBackwardBias(grad: Any, *, out: Any, accumulate: bool = False) -> None:
     g = rows(grad.array)
-    _columns(g, accumulate, out.array, parts(g.size, 1 << 16))
+    nt = parts(g.size, 1 << 16)
+    if nt == 1:
+        _columns(g, accumulate, out.array, 0, out.numel)
+    else:
+        _columns_split(g, accumulate, out.array, nt)
 
 
 @serial
-def _sum_rows(g, total):
-    for i in range(len(g)):
-        row = g[i]
-        for j in range(row.size):
-            total[j] += row[j]
+def _columns(g, accumulate, total, i, j):
+    """total (+)= the sum over rows of g, in columns i to j."""
+    part = total[i:j]
+    if not accumulate:
+        part[:] = 0
+    for k in range(len(g)):
+        row = g[k, i:j]
+        for c in range(part.size):
+            part[c] += row[c]
 
 
 @parallel
-def _columns(g, accumulate, total, nt):
-    """total (+)= the sum over rows of g, columns split."""
-    if not accumulate:
-        for j in range(total.size):
-            total[j] = 0
-    if nt == 1:
-        _sum_rows(g, total)
-    else:
-        for t in prange(nt):
-            i, j = bounds(t, nt, total.size, 16)
-            _sum_rows(g[:, i:j], total[i:j])
+def _columns_split(g, accumulate, total, nt):
+    for t in prange(nt):
+        i, j = bounds(t, nt, total.size, 16)
+        _columns(g, accumulate, total, i, j)
 
 
 def LinearGeluForward(x: Any, weight: Any, bias: Any, approximate: str, *, out: Any) -> None:
-    a, w = rows(x.array), weight.array
+    a, w, y, pre = rows(x.array), weight.array, rows(out[0].array), rows(out[1].array)
     b = NONE[w.dtype] if bias is None else bias.array
-    _forward_gelu(a, w, b, rows(out[0].array), rows(out[1].array), parts(len(a) * w.size, GRAIN))
+    nt = parts(len(a) * w.size, GRAIN)
+    if nt == 1:
+        _gelu(a, w, b, y, pre, 0, y.shape[0], 0, y.shape[1])
+    else:
+        _gelu_split(a, w, b, y, pre, nt)
 
 
 @serial
-def _bias_gelu(pre, bias, y):
-    for i in range(len(y)):
-        p, r = pre[i], y[i]
-        if bias.size:
-            for j in range(p.size):
-                p[j] += bias[j]
+def _gelu(x, w, bias, y, pre, top, bottom, left, right):
+    _forward(x, w, bias, pre, top, bottom, left, right)
+    for i in range(top, bottom):
+        p, r = pre[i, left:right], y[i, left:right]
         for j in range(p.size):
             r[j] = gelu(p[j])
 
 
 @parallel
-def _forward_gelu(x, w, bias, y, pre, nt):
+def _gelu_split(x, w, bias, y, pre, nt):
     m, n = y.shape
-    if nt == 1:
-        gemm(False, True, x, w, 0, pre)
-        _bias_gelu(pre, bias, y)
-    elif n >= m:
-        for t in prange(nt):
-            i, j = bounds(t, nt, n, 16)
-            gemm(False, True, x, w[i:j], 0, pre[:, i:j])
-            _bias_gelu(pre[:, i:j], bias[i:j], y[:, i:j])
-    else:
-        for t in prange(nt):
-            i, j = bounds(t, nt, m, 16)
-            gemm(False, True, x[i:j], w, 0, pre[i:j])
-            _bias_gelu(pre[i:j], bias, y[i:j])
+    for t in prange(nt):
+        top, bottom, left, right = share(t, nt, m, n, n >= m)
+        _gelu(x, w, bias, y, pre, top, bottom, left, right)
