@@ -12,7 +12,7 @@ import numpy as np
 
 from .gemm import bounds
 from .jit import parallel, parts, prange, run, serial
-from .math import erf, exp, gelu, gelu_slope, sigmoid
+from .math import erf, exp_low, gelu, gelu_slope, sigmoid
 
 f32 = np.float32
 GRAIN = 1 << 14
@@ -106,7 +106,7 @@ def _slopes(start, stop, kind, g, x, d):
         for j in range(g.size):
             a = x[j]
             share = f32(0.5) * (f32(1) + erf(_SQRT_HALF * a))
-            d[j] = g[j] * (share + a * exp(f32(-0.5) * a * a) * _DENSITY)
+            d[j] = g[j] * (share + a * exp_low(f32(-0.5) * a * a) * _DENSITY)
     elif kind == _SILU:
         for j in range(g.size):
             s = sigmoid(x[j])

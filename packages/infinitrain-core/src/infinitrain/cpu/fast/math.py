@@ -82,9 +82,7 @@ def gelu(x):
 def gelu_slope(x):
     """The derivative of `gelu`."""
     square = x * x
-    if (
-        square > _SATURATED
-    ):  # where the slope is 0 or 1: an infinite square times 1 - s = 0 would be no number
+    if square > _SATURATED:  # the slope is 0 or 1; an infinite square times 1 - s = 0 would be no number
         square = _SATURATED
     s = sigmoid(_SQRT_2_PI_2 * x * (f32(1) + _CUBIC * square))
     return s + x * s * (f32(1) - s) * _SQRT_2_PI_2 * (f32(1) + f32(3) * _CUBIC * square)

@@ -9,7 +9,7 @@ import numpy as np
 from ..linear import rows
 from .gemm import bounds
 from .jit import parallel, parts, prange, run, serial
-from .math import exp, largest
+from .math import exp, exp_low, largest
 
 f32 = np.float32
 GRAIN = 1 << 14
@@ -35,7 +35,7 @@ def _softmax(start, stop, log, x, y):
         row, r = x[i], y[i]
         top, total = largest(row), f32(0)
         for j in range(row.size):
-            e = exp(row[j] - top)
+            e = exp_low(row[j] - top)
             r[j] = e
             total += e
         if log:
