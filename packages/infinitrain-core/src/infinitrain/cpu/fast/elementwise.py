@@ -1,7 +1,7 @@
-"""Sums and products of large tensors, of which one may be a trailing part that is broadcast; columns are split.
+"""Sums and products of large tensors, of which one may be a trailing part that is broadcast.
 
 NumPy needs one pass over memory as well, so that only sizes that are worth two threads come here, or rows, which it
-broadcasts slowly (`SUPPORTS`). Equal shapes are one long row; sums over rows do not depend on the number of threads.
+broadcasts slowly (`SUPPORTS`). Equal shapes are one long row.
 """
 
 from __future__ import annotations
@@ -41,15 +41,18 @@ def _larger_first(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def _into(kind: int, a: np.ndarray, row: np.ndarray, value: float, y: np.ndarray) -> None:
     shape = (-1, row.size or a.size)
-    nt = parts(a.size, GRAIN)
-    run(_combine, _split_combine, shape[1], nt, kind, a.reshape(shape), row, f32(value), y.reshape(shape))
+    a, y = a.reshape(shape), y.reshape(shape)
+    n, nt = len(a) if len(a) > 1 else a.size, parts(a.size, GRAIN)
+    run(_combine, _split_combine, n, nt, kind, a, row, f32(value), y)
 
 
 @serial
 def _combine(start, stop, kind, a, row, value, y):
-    b = row[start:stop]
-    for i in range(len(a)):
-        x, r = a[i, start:stop], y[i, start:stop]
+    """Rows start to stop; of a single row, these elements."""
+    first, last, begin, end = (0, 1, start, stop) if len(a) == 1 else (start, stop, 0, a.shape[1])
+    b = row[begin:end]
+    for i in range(first, last):
+        x, r = a[i, begin:end], y[i, begin:end]
         if kind == _ADD:
             for j in range(x.size):
                 r[j] = x[j] + b[j]
@@ -63,8 +66,9 @@ def _combine(start, stop, kind, a, row, value, y):
 
 @parallel
 def _split_combine(nt, kind, a, row, value, y):
+    n = len(a) if len(a) > 1 else a.size
     for t in prange(nt):
-        i, j = bounds(t, nt, a.shape[1], 16)
+        i, j = bounds(t, nt, n, 16 if len(a) == 1 else 1)
         _combine(i, j, kind, a, row, value, y)
 
 
@@ -79,6 +83,7 @@ def MulBackward(grad: Any, a: Any, b: Any, *, out: Any) -> None:
 
 @serial
 def _slopes(start, stop, grad, whole, row, full, part):
+    """Columns start to stop: sums over rows do not depend on the number of threads."""
     b, p = row[start:stop], part[start:stop]
     for i in range(len(grad)):
         g, a, d = grad[i, start:stop], whole[i, start:stop], full[i, start:stop]
