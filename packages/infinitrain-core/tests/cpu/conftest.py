@@ -1,8 +1,12 @@
+import os
 from importlib import import_module
 
 import pytest
 
 import infinitrain as it
+
+if os.environ.get("INFINITRAIN_NUMBA") == "0":  # the run without the fast kernels, which these are about
+    collect_ignore_glob = ["test_fast*.py", "test_threads.py", "test_code_cache.py"]
 
 
 @pytest.fixture(params=[1, 2, 3])

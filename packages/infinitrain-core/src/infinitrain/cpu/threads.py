@@ -11,7 +11,6 @@ import ctypes
 import os
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from typing import Any
 
 from ..errors import InfiniTrainError
@@ -72,6 +71,8 @@ def has_tbb() -> bool:
     """Load the tbb wheel's library, which the loader does not find in an environment that is not activated."""
     if os.environ.get("NUMBA_THREADING_LAYER", "tbb") not in _LAYERS:
         return True  # the user's choice
+    from importlib import metadata  # not light
+
     names: tuple[str, ...] = ("libtbb.so.12", "libtbb.12.dylib", "tbb12.dll")
     with suppress(metadata.PackageNotFoundError):
         files = metadata.files("tbb") or ()
