@@ -13,6 +13,7 @@ from infinitrain_conformance.generated import EQUIVALENT, KINDS, Bench, Fault, K
 from infinitrain_conformance.generated.hunting import suite_tests
 from infinitrain_conformance.generated.table import all_faults, ops_with_cases
 from infinitrain_conformance.suite import test_ops as suite
+from infinitrain_conformance.suite import test_sizes as sizes_suite
 from infinitrain_conformance.suite import test_special_values as special_suite
 from infinitrain_conformance.target import Spec, Target
 
@@ -195,7 +196,8 @@ def test_tests_are_the_suites_own():
         f"{planned.file}::test_{check}[{param.id}]"
         for check, planned in checks.CHECKS.items()
         for mark in getattr(
-            {"ops": suite, "special_values": special_suite}[planned.file], f"test_{check}"
+            {"ops": suite, "sizes": sizes_suite, "special_values": special_suite}[planned.file],
+            f"test_{check}",
         ).pytestmark
         if mark.name == "parametrize"
         for param in mark.args[1]
