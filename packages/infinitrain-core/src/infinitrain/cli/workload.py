@@ -98,7 +98,7 @@ def _steps(batch: int, length: int, width: int) -> Iterator[None]:
 def _products(length: int, width: int) -> None:
     """A Linear whose input is data, stacks of products, and products added to what is there."""
     x = from_numpy(np.ones((4, length, width), np.float32))
-    layer = nn.Linear(width, width)
+    layer = nn.Linear(width, 2 * width)
     nn.init_weights(layer, seed=1)
     layer(x).sum().backward()
     y = layer(x)
