@@ -130,7 +130,7 @@ def test_in_place_needs_no_second_logits(library, rng):
     logits, target = data(rng, 256, classes=8192)
     x, t = it.from_numpy(logits.astype(np.float32), requires_grad=True), it.from_numpy(target)
     peaks = []
-    for in_place in (False, True):
+    for in_place in (False, True) * 2:  # first what is imported and compiled at first use
         loss = ops.cross_entropy(x * 1.0, t, label_smoothing=0.1, in_place=in_place)
         tracemalloc.start()
         loss.backward(retain_graph=False)
@@ -138,7 +138,7 @@ def test_in_place_needs_no_second_logits(library, rng):
         tracemalloc.stop()
     size = 4 * logits.size
     # Mul's own backward makes one tensor of that size in both.
-    assert peaks[1] < 1.3 * size < 1.9 * size < peaks[0]
+    assert peaks[3] < 1.3 * size < 1.9 * size < peaks[2]
 
 
 def test_half_precision_has_a_float32_loss(rng):

@@ -26,6 +26,8 @@ KERNELS: dict[str, str] = {
     "attention": "AttentionForward AttentionBackward",
     "linear": "LinearForward LinearBackwardInput LinearBackwardWeight LinearBackwardBias LinearGeluForward",
     "linear_backward": "LinearBackward",
+    "loss": "CrossEntropyForward CrossEntropyBackward CrossEntropyBackwardInPlace",
+    "linear_loss": "LinearCrossEntropyForward LinearCrossEntropyBackward",
     "embedding": "EmbeddingForward EmbeddingBackward",
     "matmul": "MatmulForward MatmulBackwardInput MatmulBackwardOther Gemm",
     "optimizer": "AdamW SGD GlobalNorm AllFinite ScaleInPlace",
@@ -80,7 +82,12 @@ def _casts(x: Any, dtype: Any) -> bool:
     return bool(x.dtype is float32 and dtype in HALF and x.numel >= 1 << 12)
 
 
+def _not_smoothed(*args: Any) -> bool:
+    return bool(args[-2] == 0)  # label_smoothing, before reduction
+
+
 SUPPORTS: dict[str, Callable[..., bool]] = {
+    **dict.fromkeys(f"{KERNELS['loss']} {KERNELS['linear_loss']}".split(), _not_smoothed),
     **dict.fromkeys(("GlobalNorm", "AllFinite", "ScaleInPlace"), _enough),
     "EmbeddingForward": lambda index, weight: index.numel * weight.shape[1] >= 1 << 16,
     "MatmulForward": lambda a, b: _products(a, b) >= LARGE,

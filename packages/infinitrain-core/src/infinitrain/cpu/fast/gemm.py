@@ -16,7 +16,7 @@ from numba import types
 from ..threads import gemm_addresses, has_small_kernels
 from . import LARGE
 from .jit import inline, serial
-from .memory import pointer
+from .memory import keep, pointer
 
 GRAIN = LARGE // 2
 """Multiplications and additions worth a thread."""
@@ -48,6 +48,9 @@ def gemm(ta, tb, a, b, beta, c):
         max(a.strides[0] // size, 1), b.ctypes.data, max(b.strides[0] // size, 1), np.float64(beta), c.ctypes.data,
         max(c.strides[0] // size, 1),
     )  # fmt: skip
+    keep(a)
+    keep(b)
+    keep(c)
 
 
 @serial

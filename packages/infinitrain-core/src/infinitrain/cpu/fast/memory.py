@@ -18,3 +18,15 @@ def _pointer(typingctx: Any, address: Any) -> Any:
 
 
 pointer: Any = intrinsic(_pointer)
+
+
+def _keep(typingctx: Any, array: Any) -> Any:
+    """keep(array): do nothing, after what knows its address alone; Numba would free it after its last use by name."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.void(array), codegen
+
+
+keep: Any = intrinsic(_keep)
