@@ -61,8 +61,8 @@ class CpuRuntime(DeviceGuardImpl):
         """
         threads.start()
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"infinitrain\.(cpu|kernels)\.")
-        if os.environ.get("INFINITRAIN_MALLOPT", "1") != "0" and sys.platform == "linux":
-            mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if os.environ.get("INFINITRAIN_MALLOPT", "1") != "0":
+            mallopt = _libc("mallopt")
             if mallopt is not None:  # glibc; musl has none
                 # Before 2.35 glibc takes no more than 32 MiB; the other settings would then freeze its
                 # default, 128 KiB, which it otherwise raises by itself.
@@ -70,6 +70,12 @@ class CpuRuntime(DeviceGuardImpl):
                 mallopt(_M_ARENA_MAX, 1)
                 mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
                 mallopt(_M_TOP_PAD, 64 << 20)
+
+    def empty_cache(self) -> None:
+        """Give pages of freed memory back to the system: malloc keeps them all, gaps between live blocks included."""
+        trim = _libc("malloc_trim")
+        if trim is not None:
+            trim(0)
 
     def device_count(self) -> int:
         return 1
@@ -145,6 +151,11 @@ def _peak_of_the_run() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _libc(name: str) -> Any:
+    """Return a function of the C library; None where it has no such (musl, macOS) or is not glibc (Windows)."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def _proc_status() -> dict[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..backend.runtime import get_device_guard_impl
 from ..backend.spec import TensorSpec
 from ..backend.storage import copy_between
 from ..creation import zeros
@@ -99,7 +100,10 @@ def flatten(params: Iterable[Parameter]) -> list[FlatBuffer]:
                 found.append(p._flat[0])
         elif p.requires_grad and p.numel and owners[p.device, p.ptr] == 1 and not p._pinned:
             loose.setdefault((p.device, p.dtype), []).append(p)
-    return [*found, *(FlatBuffer(group) for group in loose.values())]
+    found += [FlatBuffer(group) for group in loose.values()]
+    for type in {device.type for device, _ in loose}:
+        get_device_guard_impl(type).empty_cache()  # the parameters' old memory is in many pieces
+    return found
 
 
 @dataclass
