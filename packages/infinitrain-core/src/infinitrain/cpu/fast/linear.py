@@ -27,11 +27,10 @@ def LinearForward(x: Any, weight: Any, bias: Any, *, out: Any) -> None:
 
 @serial
 def _forward(x, w, bias, y, top, bottom, left, right):
-    part = y[top:bottom, left:right]
-    gemm(False, True, x[top:bottom], w[left:right], 0, part)
+    gemm(False, True, x[top:bottom], w[left:right], 0, y[top:bottom, left:right])
     if bias.size:
-        for i in range(len(part)):
-            row, b = part[i], bias[left:right]
+        for i in range(top, bottom):
+            row, b = y[i, left:right], bias[left:right]  # of `y`, whose rows are known to be contiguous
             for j in range(row.size):
                 row[j] += b[j]
 
