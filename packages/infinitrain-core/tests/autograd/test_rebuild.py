@@ -98,3 +98,35 @@ def test_hooks_see_the_tensor_itself(monkeypatch):
     with saved_tensors_hooks(lambda t: seen.append(t.shape) or t, lambda t: t):
         ops.linear(ops.gelu(x), out).sum().backward()
     assert (5, C) in seen[1:]
+
+
+def test_a_result_that_was_written_through_a_view_is_kept(monkeypatch):
+    """A write through an alias that NumPy was given has no version."""
+    monkeypatch.setattr(saved, "REBUILD_ABOVE", 4)
+    rng = np.random.default_rng(8)
+    x, out = leaf(rng, 5, C), leaf(rng, 4, C)
+    y = ops.gelu(x)
+    np.from_dlpack(y.detach())[:, ::2] = 0
+    ops.linear(y, out).sum().backward()
+    np.testing.assert_allclose(out.grad.numpy(), np.tile(y.numpy().sum(0), (4, 1)), rtol=1e-6, atol=1e-6)
+    assert not out.grad.numpy()[:, ::2].any()
+
+
+def test_long_chains_are_made_again_from_what_is_there(monkeypatch):
+    monkeypatch.setattr(saved, "REBUILD_ABOVE", 4)
+    x = it.tensor(np.full((1, 6), 0.5, np.float32), requires_grad=True)
+    y = x
+    for _ in range(1500):
+        y = ops.silu(y)
+    y.sum().backward()
+    assert np.isfinite(x.grad.numpy()).all()
+
+
+def test_a_changed_bias_is_no_concern_of_a_norms_gradient():
+    rng = np.random.default_rng(9)
+    for norm in (ops.layer_norm, lambda x, w, b: ops.add_layer_norm(x, x, w, b)[1]):
+        x, w, b = leaf(rng, 5, C), leaf(rng, C), leaf(rng, C)
+        loss = norm(x, w, b).sum()
+        ops.Fill(b, 0.0)
+        loss.backward()
+        np.testing.assert_allclose(b.grad.numpy(), np.full(C, 5.0), rtol=1e-6)

@@ -261,3 +261,26 @@ def test_a_call_that_no_kernel_takes_is_named() -> None:
             UnsupportedShapeError, match=r"AllFinite does not take AllFinite\(tensors: 2 tensors\)"
         ):
             find_kernel(OPS["AllFinite"], ONE, {"float32"}, ((x, x),))
+
+
+@pytest.mark.parametrize(
+    ("supports", "text"),
+    [
+        (lambda x: True, "supports= failed: TypeError"),
+        (lambda x, value: "no", "supports= returned 'no', no bool"),
+    ],
+)
+def test_a_wrong_supports_is_named(supports: Any, text: str) -> None:
+    """[contract 4.3]"""
+    with (
+        temporary_backend(
+            host_backend(kernels=lambda: register_kernel(ONE, "Fill", constant(1.0), supports=supports))
+        ),
+        pytest.raises(KernelError, match=rf"kernel Fill: {text}"),
+    ):
+        it.full((2,), 9.0, device="testdev")
+
+
+def test_supports_is_a_function() -> None:
+    """[contract 2.3]"""
+    assert "supports is 'x', no function" in problem("Cast", lambda x, dtype: x, supports="x")

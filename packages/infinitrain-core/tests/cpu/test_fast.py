@@ -131,3 +131,31 @@ def test_bad_numbers_of_threads():
         with pytest.raises(ValueError, match=r"set_num_threads: n is an int in 1 \.\. 1024"):
             it.set_num_threads(n)
     assert threads.count >= 1
+
+
+def test_rows_whose_distance_means_nothing():
+    """NumPy keeps odd strides on axes of size 1."""
+    row = np.ones((512, 1), np.float32).T
+    assert row.strides == (4, 4)
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((64, 512)).astype(np.float32)
+    got = ops.linear(it.from_dlpack(row), it.tensor(w)).numpy()
+    np.testing.assert_allclose(got[0], w.astype(np.float64).sum(1), rtol=1e-4, atol=1e-4)
+    got = ops.linear(it.tensor(w), it.from_dlpack(row)).numpy()
+    np.testing.assert_allclose(got[:, 0], w.astype(np.float64).sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_array_layer_alone_has_all_of_blas():
+    assert run(POOLS, INFINITRAIN_NUM_THREADS="2", INFINITRAIN_KERNELS="array").strip() == "2 [2]"
+
+
+def test_numba_that_compiles_nothing_is_not_used():
+    code = "import infinitrain as it; a = it.ones(8, 8); print(it.ops.linear(a, a).sum().item())"
+    assert run(code, NUMBA_DISABLE_JIT="1").strip() == "512.0"
+
+
+def test_numpys_integers_are_numbers_of_threads():
+    before = it.get_num_threads()
+    it.set_num_threads(np.int64(2))
+    assert it.get_num_threads() == 2
+    it.set_num_threads(before)

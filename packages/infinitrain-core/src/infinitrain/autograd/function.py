@@ -265,6 +265,8 @@ class Function:
     """A static method ``rebuild(ctx, index)`` that makes result ``index`` again from what forward saved, cheaply. Where
     another call saves a large result, it keeps this node instead, and the result's memory goes after its last use.
     """
+    rebuilt_from: ClassVar[int] = 0
+    """Which of the saved tensors that takes; it must be there, not to be made again itself."""
 
     @classmethod
     def apply(cls, *args: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..dtype import HALF
 from .grad_mode import state
 
 
@@ -19,9 +20,7 @@ def keep(ctx: Any, results: tuple[Any, ...]) -> None:
         saved = _pack(ctx, saved, versions)
     else:
         for i, t in enumerate(saved):
-            if t is None or t._node is None or t.spec.numel <= REBUILD_ABOVE:
-                continue
-            if t._node._fn.rebuild is not None and not versions[i]:
+            if t is not None and t._node is not None and t.spec.numel > REBUILD_ABOVE and _is_rebuilt(t):
                 saved = (*saved[:i], _Later(t._node, t._index), *saved[i + 1 :])
                 versions[i] = -1
                 ctx._unpack = _now
@@ -31,6 +30,21 @@ def keep(ctx: Any, results: tuple[Any, ...]) -> None:
 
 REBUILD_ABOVE = 1 << 19
 """Elements of a result from which on memory counts more than the time to make it again."""
+
+
+def _is_rebuilt(t: Any) -> bool:
+    """Tell whether a result is made again: by a Function that can, from what is there, to the same bits.
+
+    A result that has a version was written to, or has a view through which somebody may have done so. Halves are
+    rounded at other places.
+    """
+    fn, kept = t._node._fn, t._node._saved
+    return (
+        fn.rebuild is not None
+        and t._version is None
+        and t.spec.dtype not in HALF
+        and kept[fn.rebuilt_from].__class__ is not _Later
+    )
 
 
 class _Later:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 from ..device import DeviceType
 from ..dtype import ALL
+from ..errors import KernelError
 from .optable import OPS, Op
 
 LAYERS: Final = ("explicit", "array", "composite")  # highest first
@@ -39,7 +40,15 @@ class Kernel:
         """Tell whether the kernel is for a call with these dtypes and, where they are given, these arguments."""
         if self.dtypes is not None and not dtypes <= set(self.dtypes):
             return False
-        return self.supports is None or args is None or self.supports(*args)
+        if self.supports is None or args is None:
+            return True
+        try:
+            answer = self.supports(*args)
+        except Exception as error:
+            raise KernelError(f"kernel {self.op}: supports= failed: {error!r} [contract 4.3]") from error
+        if answer is not True and answer is not False:
+            raise KernelError(f"kernel {self.op}: supports= returned {answer!r:.60}, no bool [contract 4.3]")
+        return answer
 
     def adapt(self, row: Op, results: Any, impl: Any, args: tuple[Any, ...]) -> Callable[..., Any]:
         """Return the kernel for one plan, made for arguments like ``args``; the array layer overrides this."""
@@ -94,6 +103,9 @@ def register_kernel(
         record.problems.append(
             f"kernel {name}: unknown dtypes {strange}; known: {', '.join(sorted(known))} [contract 4.4]"
         )
+    if supports is not None and not callable(supports):
+        record.problems.append(f"kernel {name}: supports is {supports!r:.60}, no function [contract 4.3]")
+        return
     layers = record.kernels.setdefault(name, {})
     before = layers.get("explicit", ())
     if before and before[-1].dtypes is None and before[-1].supports is None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..__about__ import __version__
-from ..errors import BackendError
+from ..errors import BackendError, InfiniTrainError
 from . import new_backend, ops, warmup
 from .usage import USAGE, Parser, UsageError, did_you_mean
 
@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), USAGE)
     except BackendError as error:
         return _complain(f"infinitrain: {error}", BROKEN)
+    except InfiniTrainError as error:  # such as a variable of the environment that is no number
+        return _complain(f"infinitrain: {error}", USAGE)
     except BrokenPipeError:  # `infinitrain ops | head`: a reader that has enough is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -37,13 +37,16 @@ def set_num_threads(n: int) -> None:
     The default is INFINITRAIN_NUM_THREADS, or OPENBLAS_NUM_THREADS, or OMP_NUM_THREADS, or the number of cores that
     this process may use. NumPy's own BLAS follows: one thread where the fast kernels split the work, else ``n``.
     """
+    if hasattr(n, "__index__") and not isinstance(n, bool):
+        n = n.__index__()  # NumPy's integers too
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_THREADS:
         raise ValueError(f"set_num_threads: n is an int in 1 .. {MAX_THREADS}, got {n!r}")
     from . import fast
 
     global count, _chosen
     _chosen = n
-    count, blas = (1, n) if fast.unavailable() or not has_tbb() else (n, 1)
+    hidden = os.environ.get("INFINITRAIN_KERNELS", "explicit") != "explicit"  # the array layer alone
+    count, blas = (1, n) if hidden or fast.unavailable() or not has_tbb() else (n, 1)
     for library in _blas():
         library.set_num_threads(blas)
 

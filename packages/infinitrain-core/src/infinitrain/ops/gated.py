@@ -51,6 +51,8 @@ class LinearGelu(Function, op=LinearGeluForward):
         ctx.approximate = approximate
         return y
 
+    rebuilt_from = 2
+
     @staticmethod
     def rebuild(ctx: Any, index: int) -> Any:
         return GeluForward(ctx.saved_at(2), ctx.approximate)

@@ -86,7 +86,7 @@ class LayerNorm(Function, op=LayerNormForward):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        x, weight, mean, rstd, _ = ctx.saved
+        x, weight, mean, rstd = (ctx.saved_at(i) for i in range(4))  # the bias may have changed
         return (*ctx.into_all((0, 1, 2), LayerNormBackward, x, weight, mean, rstd, grad), None)
 
 

@@ -100,7 +100,7 @@ class AddLayerNorm(Function, op=AddLayerNormForward):
     def backward(ctx: Any, grad_sum: Any, grad: Any) -> Any:
         dx, dweight, dbias = grad_sum, None, None
         if grad is not None:
-            args = (*ctx.saved[:4], grad_sum, grad)
+            args = (*[ctx.saved_at(i) for i in range(4)], grad_sum, grad)  # the bias may have changed
             dx, dweight, dbias = ctx.into_all((0, 2, 3), AddLayerNormBackward, *args)
         return *_of_both(ctx, dx), dweight, dbias, None
 

@@ -123,6 +123,8 @@ def unavailable() -> str:
 def _missing() -> str:
     if os.environ.get("INFINITRAIN_NUMBA", "1") == "0":
         return "INFINITRAIN_NUMBA=0 turns the fast kernels off; unset it"
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return "NUMBA_DISABLE_JIT turns Numba off; unset it"
     if find_spec("numba") is None:
         return 'the fast kernels need Numba: pip install "infinitrain-core[fast]"'
     if threads.gemm_addresses() is None:

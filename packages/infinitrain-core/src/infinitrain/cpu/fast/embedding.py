@@ -27,10 +27,10 @@ def _check(op: str, ids: Any, index: Any, rows: int) -> None:
 
 @serial
 def _within(ids, rows):
+    inside = True
     for k in range(len(ids)):
-        if ids[k] < 0 or ids[k] >= rows:
-            return False
-    return True
+        inside &= 0 <= ids[k] < rows
+    return inside
 
 
 @serial

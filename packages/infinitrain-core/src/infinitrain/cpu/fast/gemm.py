@@ -42,15 +42,19 @@ _ROWS, _AS_IS, _TRANSPOSED = np.int32(101), np.int32(111), np.int32(112)  # of c
 @inline
 def gemm(ta, tb, a, b, beta, c):
     """c (m, n) = op(a) op(b) + beta c, op transposing where ta, tb are True; rows contiguous, beta = 0 reads no c."""
-    size = c.itemsize
     gemm_at(
-        size == 4, ta, tb, c.shape[0], c.shape[1], a.shape[0] if ta else a.shape[1], 1.0, a.ctypes.data,
-        max(a.strides[0] // size, 1), b.ctypes.data, max(b.strides[0] // size, 1), np.float64(beta), c.ctypes.data,
-        max(c.strides[0] // size, 1),
+        c.itemsize == 4, ta, tb, c.shape[0], c.shape[1], a.shape[0] if ta else a.shape[1], 1.0, a.ctypes.data,
+        _line(a), b.ctypes.data, _line(b), np.float64(beta), c.ctypes.data, _line(c),
     )  # fmt: skip
     keep(a)
     keep(b)
     keep(c)
+
+
+@inline
+def _line(a):
+    """How many elements the rows are apart; of one row NumPy may say anything."""
+    return max(a.strides[0] // a.itemsize if a.shape[0] > 1 else a.shape[1], 1)
 
 
 @serial
