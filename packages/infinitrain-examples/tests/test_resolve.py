@@ -45,7 +45,7 @@ def test_overrides_of_the_preset() -> None:
 
 def test_each_model_has_a_learning_rate_and_a_number_of_steps() -> None:
     tiny, large = (resolve(parse(["--model", name])).optimisation for name in ("tiny", "d36"))
-    assert (tiny.learning_rate, tiny.num_iteration, tiny.lr_warmup_iters) == (3e-3, 800, 80)
+    assert (tiny.learning_rate, tiny.num_iteration, tiny.lr_warmup_iters) == (3.5e-3, 2100, 210)
     assert (large.learning_rate, large.num_iteration, large.lr_warmup_iters) == (2.5e-4, 10, 5)
     assert resolve(parse(["--model", "d36", "--learning_rate", "1"])).optimisation.learning_rate == 1
 
@@ -68,8 +68,8 @@ def test_accumulation() -> None:
         ("--sequence_length 257", "longer than the 256 positions of --model tiny; use 256 or less"),
         ("--model gpt2 --sequence_length 1025", "longer than the 1024 positions of --model gpt2"),
         ("--total_batch_size 0", "--total_batch_size must be at least 1"),
-        ("--total_batch_size 1500", r"16 times --sequence_length 64 = 1024 tokens; use .* 1024 or 2048"),
-        ("--total_batch_size 256", r"use --total_batch_size 1024$"),
+        ("--total_batch_size 1500", r"8 times --sequence_length 64 = 512 tokens; use .* 1024 or 1536"),
+        ("--total_batch_size 256", r"use --total_batch_size 512$"),
         ("--num_iteration 0", "--num_iteration must be at least 1"),
         ("--n_layer 0", "--n_layer must be at least 1"),
         ("--n_head -1", "--n_head must be at least 1"),
@@ -89,9 +89,9 @@ def test_accumulation() -> None:
         ("--learning_rate 0", "--learning_rate must be a finite number above 0, got 0"),
         ("--learning_rate nan", "--learning_rate must be a finite number, got nan"),
         ("--learning_rate inf", "--learning_rate must be a finite number, got inf"),
-        ("--min_lr 0.1", r"--min_lr must lie between 0 and --learning_rate 0\.003, got 0\.1"),
+        ("--min_lr 0.1", r"--min_lr must lie between 0 and --learning_rate 0\.0035, got 0\.1"),
         ("--min_lr -1e-5", "--min_lr must lie"),
-        ("--lr_warmup_iters 800", r"must be below --lr_decay_iters 800.*use 799 or less"),
+        ("--lr_warmup_iters 2100", r"must be below --lr_decay_iters 2100.*use 2099 or less"),
         ("--lr_warmup_iters -1", "--lr_warmup_iters must be at least 0"),
         ("--lr_decay_iters 0", "--lr_decay_iters must be at least 1"),
         ("--weight_decay -0.1", "--weight_decay must be at least 0"),
@@ -127,7 +127,7 @@ def test_what_is_refused(flags: str, message: str) -> None:
 @pytest.mark.parametrize(
     "flags",
     ["--total_batch_size 1500", "--total_batch_size 256", "--n_embd 100 --n_head 3", "--sequence_length 999",
-     "--lr_warmup_iters 950"],
+     "--lr_warmup_iters 2200"],
 )  # fmt: skip
 def test_the_advice_works(flags: str) -> None:
     with pytest.raises(UsageError) as error:
@@ -166,5 +166,5 @@ def test_backend_settings() -> None:
 
 
 def test_several_ranks_in_the_message() -> None:
-    with pytest.raises(UsageError, match="64 times 3 ranks = 3072 tokens; use --total_batch_size 3072"):
+    with pytest.raises(UsageError, match="64 times 3 ranks = 1536 tokens; use --total_batch_size 1536"):
         resolve(parse(["--total_batch_size", "1024"]), world_size=3)

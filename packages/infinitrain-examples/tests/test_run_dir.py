@@ -102,7 +102,7 @@ def test_metrics_and_log_are_there_at_once(here: Path) -> None:
     with RunDir.create(config_of("--run_dir", "r"), console=quiet()) as run:
         log(run, 1, 4.0)
         assert json.loads((here / "r/metrics.jsonl").read_text())["step"] == 1
-        assert (here / "r/log.txt").read_text().startswith("step    1/800 | train loss 4.000000")
+        assert (here / "r/log.txt").read_text().startswith("step    1/2100 | train loss 4.000000")
 
 
 def test_default_folders_are_unique(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_interrupted(here: Path) -> None:
     with RunDir.create(config_of("--run_dir", "r"), console=quiet()) as run:
         log(run, 1, 4.0)
         run.finish(interrupted_by="SIGINT")
-    assert "interrupted by SIGINT after 1/800 steps in" in (here / "r/log.txt").read_text()
+    assert "interrupted by SIGINT after 1/2100 steps in" in (here / "r/log.txt").read_text()
 
 
 def test_a_failed_run_leaves_its_reason_and_its_picture(here: Path) -> None:

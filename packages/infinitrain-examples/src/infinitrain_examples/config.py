@@ -55,7 +55,7 @@ class DataFlags:
     """Text file to train on; each byte of it is a token."""
     val_fraction: float = 0.1
     """Part of the text (0 to 1) that is kept for validation where --input_val_bin is not given."""
-    batch_size: int = 16
+    batch_size: int = 8
     """Sequences in each micro-batch: what is computed at once, and fits into memory."""
     sequence_length: int = 64
     """Tokens in each sequence."""
