@@ -119,7 +119,7 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"\n  --{flag}" in text
     for group in fields(Config):
         assert f"\n{group.name}: {getattr(Config(), group.name).__doc__}\n" in text
-    assert "(default: 16)" in text
+    assert "(default: 8)" in text
     assert "Sequences in each micro-batch" in text
     assert not set("{}\x1b") & set(text)
     assert "None" not in text

@@ -29,7 +29,7 @@ def test_default_is_the_built_in_text() -> None:
     assert data.validation is not None
     assert bytes(data.validation.tokens.astype(np.uint8)) == corpus()[len(data.train.tokens) :]
     x, y = next(data.train_loader(config))
-    assert x.shape == y.shape == (16, 64)
+    assert x.shape == y.shape == (8, 64)
     assert x.dtype == np.int64
     assert np.array_equal(x[:, 1:], y[:, :-1])
     assert not np.array_equal(x, data.train.batch(np.arange(16))[0])  # shuffled
@@ -84,7 +84,7 @@ def test_validation_batches_are_the_same_each_time_and_never_repeat() -> None:
         assert np.array_equal(y, y2)
     assert len({x.tobytes() for x, _ in first}) == 5
     assert data.validation is not None
-    assert len(list(data.validation_batches(config_of("--val_batches", 10**6)))) == len(data.validation) // 16
+    assert len(list(data.validation_batches(config_of("--val_batches", 10**6)))) == len(data.validation) // 8
 
 
 def test_a_validation_text_smaller_than_a_batch_is_one_batch(tmp_path: Path) -> None:

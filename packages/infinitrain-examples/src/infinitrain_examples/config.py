@@ -162,7 +162,7 @@ class LoggingFlags:
     """Print the loss every so many steps; the first and last are always printed, metrics.jsonl has all."""
     val_loss_every: int = 50
     """Measure the validation loss every so many steps and at the end; 0: never."""
-    val_batches: int = 10
+    val_batches: int = 20
     """Largest number of batches for one measurement of the validation loss."""
     progress: bool = True
     """Show a progress bar, if the output is a terminal."""
