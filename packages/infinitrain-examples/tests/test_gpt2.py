@@ -45,7 +45,7 @@ def test_a_run_from_end_to_end(run: Callable[..., Any], tmp_path: Path) -> None:
     assert [("val_loss" in row) for row in rows] == [False, False, True]
     assert all(row["grad_norm"] > 0 for row in rows)
     line = (
-        r"step    1/3 \| train loss \d\.\d{6} \| lr 3\.00e-03 \| \(\d+\.\d\d ms \| \d+ tok/s \| peak used: "
+        r"step    1/3 \| train loss \d\.\d{6} \| lr 3\.50e-03 \| \(\d+\.\d\d ms \| \d+ tok/s \| peak used: "
     )
     assert re.search(line, out)
     assert "step    3/3 | val loss" in out

@@ -94,6 +94,7 @@ def _others() -> None:
     it.ops.CrossEntropyBackwardInPlace(it.ones(), logits, target, it.ones(2), -100, 0.0, "mean")
     mask, valid = it.tensor([True, False]), it.tensor([True, True, False])
     it.ops.VocabParallelCrossEntropyBackward(it.ones(2), it.ones(2, 3), mask, target, valid, 3, 9, 0.1)
+    it.ops.LinearBackwardBias(it.ones(2, 3, 5))
 
 
 @pytest.fixture(scope="module")
