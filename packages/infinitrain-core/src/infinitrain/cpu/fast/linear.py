@@ -81,13 +81,13 @@ def LinearBackwardBias(grad: Any, *, out: Any, accumulate: bool = False) -> None
     g = rows(grad.array)
     nt = parts(g.size, 1 << 16)
     if nt == 1:
-        _columns(g, accumulate, out.array, 0, out.numel)
+        column_sums(g, accumulate, out.array, 0, out.numel)
     else:
         _columns_split(g, accumulate, out.array, nt)
 
 
 @serial
-def _columns(g, accumulate, total, i, j):
+def column_sums(g, accumulate, total, i, j):
     """total (+)= the sum over rows of g, in columns i to j."""
     part = total[i:j]
     if not accumulate:
@@ -102,7 +102,7 @@ def _columns(g, accumulate, total, i, j):
 def _columns_split(g, accumulate, total, nt):
     for t in prange(nt):
         i, j = bounds(t, nt, total.size, 16)
-        _columns(g, accumulate, total, i, j)
+        column_sums(g, accumulate, total, i, j)
 
 
 def LinearGeluForward(x: Any, weight: Any, bias: Any, approximate: str, *, out: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from ..linear import rows
 from .gemm import GRAIN, bounds, gemm
 from .jit import parallel, parts, prange, serial
+from .linear import column_sums
 
 
 def LinearBackward(x: Any, weight: Any, grad: Any, *, out: Any, accumulate: bool = False) -> None:
@@ -27,13 +28,7 @@ def _inputs(w, g, dx, i, j):
 def _parameters(x, g, dw, db, accumulate, i, j):
     """Outputs i to j of dw and db."""
     gemm(True, False, g[:, i:j], x, 1 if accumulate else 0, dw[i:j])
-    total = db[i:j]
-    if not accumulate:
-        total[:] = 0
-    for k in range(len(g)):
-        row = g[k, i:j]
-        for c in range(row.size):
-            total[c] += row[c]
+    column_sums(g, accumulate, db, i, j)
 
 
 @parallel
